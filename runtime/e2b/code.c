@@ -1,11 +1,12 @@
 #include "runtime/e2b/code.h"
 
 #include "runtime/e2b/answer.h"
+#include "runtime/e2b/bash.h"
 #include "runtime/e2b/event.h"
+#include "runtime/e2b/execution.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
-#include "runtime/gateway/pieces.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/hutch.h"
@@ -18,41 +19,7 @@
 #define MAX_CODE (6u * (8u << 20))  /* as it is written; the session has its own limit */
 #define MAX_WORD 256
 #define MAX_PATH 4096
-#define SILENCE_MS 5000 /* as the clients' own server has it */
-
-/* What an exchange has besides while its cell or order is the sandbox's. */
-struct execution {
-    struct gateway_session *session;
-    uint64_t cell;           /* its number; 0: it is an order */
-    struct pieces pieces[2]; /* of stdout and stderr */
-    bool is_behind;          /* the client was too far behind: nothing more goes out */
-    bool has_error;          /* one was told */
-};
-
-static struct execution *create_execution(struct exchange *x, const struct e2b_sandbox *sandbox)
-{
-    struct execution *execution = calloc(1, sizeof(*execution));
-
-    x->work = execution;
-    if (execution)
-        execution->session = sandbox->session;
-    else
-        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the request");
-    return execution;
-}
-
-static void begin_waiting(struct exchange *x, void (*on_gone)(struct exchange *x))
-{
-    hutch_gateway_sessions_begin(((struct execution *)x->work)->session);
-    hutch_exchange_wait(x, on_gone);
-}
-
-/* The session has not taken it. */
-static void refuse(struct exchange *x, const struct hutch_error *error)
-{
-    hutch_gateway_sessions_end(((struct execution *)x->work)->session);
-    hutch_exchange_refuse_error(x, error, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND);
-}
+#define BASH_CONTEXT "bash" /* the id of the one that code in bash has without a context */
 
 /* ---- contexts ---- */
 
@@ -65,59 +32,80 @@ static size_t find_context(const struct e2b_sandbox *sandbox, const char *id)
     return E2B_MAX_CONTEXTS;
 }
 
-static int check_language(const char *language, struct hutch_err *err)
+/* NULL is Python. */
+static int read_language(const char *language, bool *ret_is_bash, struct hutch_err *err)
 {
-    if (!language || strcasecmp(language, "python") == 0)
+    *ret_is_bash = language && strcasecmp(language, "bash") == 0;
+    if (!language || *ret_is_bash || strcasecmp(language, "python") == 0)
         return 0;
-    return hutch_err_set(err, 0, "Unsupported language: %.64s; the one language here is python", language);
+    return hutch_err_set(err, 0, "Unsupported language: %.64s; the languages here are python and bash", language);
 }
 
 static void add_context(struct text_buffer *t, const struct e2b_context *context)
 {
     const char *cwd = context->cwd ? context->cwd : E2B_HOME;
 
-    hutch_text_addf(t, "{\"id\":\"%s\",\"language\":\"python\",\"cwd\":", context->id);
+    hutch_text_addf(t, "{\"id\":\"%s\",\"language\":\"%s\",\"cwd\":", context->id, context->shell ? "bash" : "python");
     hutch_json_quote(t, cwd, strlen(cwd));
     hutch_text_add_string(t, "}");
 }
 
-static int read_context(struct exchange *x, char **ret_cwd, struct hutch_err *err)
+static int read_context(struct exchange *x, char **ret_cwd, bool *ret_is_bash, struct hutch_err *err)
 {
     auto_free char *language = NULL;
     struct json_view body;
 
     if (hutch_e2b_fields_parse(x->body.data, x->body.len, &body, err) < 0 ||
-        hutch_e2b_fields_text(body, "language", MAX_WORD, &language, err) < 0 || check_language(language, err) < 0 ||
-        hutch_e2b_fields_text(body, "cwd", MAX_PATH, ret_cwd, err) < 0)
+        hutch_e2b_fields_text(body, "language", MAX_WORD, &language, err) < 0 ||
+        read_language(language, ret_is_bash, err) < 0 || hutch_e2b_fields_text(body, "cwd", MAX_PATH, ret_cwd, err) < 0)
         return -1;
     if (*ret_cwd && (*ret_cwd)[0] != '/')
         return hutch_err_set(err, 0, "request: 'cwd' is to be an absolute path");
     return 0;
 }
 
+/* Takes @cwd. @id: NULL where it is to have one of its own. NULL: the exchange is refused. */
+static struct e2b_context *add_new_context(struct exchange *x, struct e2b_sandbox *sandbox, const char *id, char *cwd,
+                                           bool is_bash)
+{
+    struct e2b_context context = { .cwd = cwd };
+    struct hutch_err err;
+
+    if (sandbox->n_contexts == E2B_MAX_CONTEXTS) {
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "the sandbox has %d contexts, and can have no more",
+                              E2B_MAX_CONTEXTS);
+    } else if (!id && hutch_id_make(context.id, &err) < 0) {
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
+    } else if (is_bash && !(context.shell = hutch_e2b_shell_create(x, sandbox, cwd ? cwd : E2B_HOME))) {
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the context");
+    } else {
+        if (id)
+            strcpy(context.id, id);
+        sandbox->contexts[sandbox->n_contexts] = context;
+        return &sandbox->contexts[sandbox->n_contexts++];
+    }
+    free(cwd);
+    return NULL;
+}
+
 void hutch_e2b_code_create_context(struct exchange *x)
 {
     struct e2b_sandbox *sandbox = hutch_e2b_sandbox_awake(x);
-    struct e2b_context context = { .cwd = NULL };
     struct text_buffer t = TEXT_BUFFER_INIT;
+    struct e2b_context *context;
+    char *cwd = NULL;
+    bool is_bash = false;
     struct hutch_err err;
 
     if (!sandbox)
         return;
-    if (read_context(x, &context.cwd, &err) < 0) {
+    if (read_context(x, &cwd, &is_bash, &err) < 0) {
+        free(cwd);
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    } else if (sandbox->n_contexts == E2B_MAX_CONTEXTS) {
-        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "the sandbox has %d contexts, and can have no more",
-                              E2B_MAX_CONTEXTS);
-    } else if (hutch_id_make(context.id, &err) < 0) {
-        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
-    } else {
-        add_context(&t, &context);
-        sandbox->contexts[sandbox->n_contexts++] = context;
+    } else if ((context = add_new_context(x, sandbox, NULL, cwd, is_bash))) {
+        add_context(&t, context);
         hutch_exchange_answer_json(x, 200, &t);
-        return;
     }
-    free(context.cwd);
 }
 
 void hutch_e2b_code_list_contexts(struct exchange *x)
@@ -138,6 +126,8 @@ void hutch_e2b_code_list_contexts(struct exchange *x)
 
 static void remove_context(struct e2b_sandbox *sandbox, size_t i)
 {
+    if (sandbox->contexts[i].shell)
+        hutch_e2b_shell_drop(sandbox->contexts[i].shell);
     free(sandbox->contexts[i].cwd);
     sandbox->n_contexts--;
     memmove(&sandbox->contexts[i], &sandbox->contexts[i + 1], (sandbox->n_contexts - i) * sizeof(struct e2b_context));
@@ -160,10 +150,9 @@ static void on_order_gone(struct exchange *x)
 static void on_reply(void *user, uint64_t number, const struct hutch_reply *reply)
 {
     struct exchange *x = user;
-    struct execution *execution = x->work;
 
     (void)number;
-    hutch_gateway_sessions_end(execution->session);
+    hutch_e2b_execution_leave(x);
     if (!reply->ok)
         hutch_exchange_refuse(x, GATEWAY_CONFLICT, "%s", reply->message);
     else
@@ -191,9 +180,11 @@ static void give_order(struct exchange *x, bool drops)
         hutch_exchange_refuse(x, GATEWAY_CONFLICT, "the context that a sandbox begins with stays: it can be restarted");
         return;
     }
+    if (sandbox->contexts[i].shell && !drops)
+        hutch_e2b_shell_restart(sandbox->contexts[i].shell);
     memcpy(id, sandbox->contexts[i].id, sizeof(id));
     has_begun = sandbox->contexts[i].has_begun;
-    if (has_begun && !create_execution(x, sandbox))
+    if (has_begun && !hutch_e2b_execution_create(x, sandbox))
         return;
     if (drops)
         remove_context(sandbox, i);
@@ -201,11 +192,11 @@ static void give_order(struct exchange *x, bool drops)
         answer_null(x);
         return;
     }
-    begin_waiting(x, on_order_gone);
+    hutch_e2b_execution_begin(x, on_order_gone);
     rc = drops ? hutch_session_drop_context(engine, sandbox->session->number, id, on_reply, x, &error)
                : hutch_session_reset_context(engine, sandbox->session->number, id, on_reply, x, &error);
     if (rc < 0)
-        refuse(x, &error);
+        hutch_e2b_execution_refuse(x, &error);
 }
 
 void hutch_e2b_code_restart_context(struct exchange *x)
@@ -220,50 +211,11 @@ void hutch_e2b_code_remove_context(struct exchange *x)
 
 /* ---- code ---- */
 
-/* Takes what @t has. What comes is this cell's, so it is the one that runs. */
-static void send_lines(struct exchange *x, struct text_buffer *t)
-{
-    struct execution *execution = x->work;
-
-    if (!execution->is_behind && (t->is_broken || (t->len && !hutch_exchange_write(x, t->data, t->len)))) {
-        execution->is_behind = true;
-        hutch_session_interrupt(hutch_exchange_engine(x), execution->session->number);
-    }
-    hutch_text_done(t);
-}
-
-static void add_text(struct exchange *x, int stream, const char *data, size_t len, bool is_last)
-{
-    struct execution *execution = x->work;
-    struct text_buffer text = TEXT_BUFFER_INIT, t = TEXT_BUFFER_INIT;
-    struct pieces *pieces = &execution->pieces[stream - 1];
-
-    if (is_last)
-        hutch_pieces_flush(pieces, &text);
-    else
-        hutch_pieces_join(pieces, data, len, &text);
-    if (text.is_broken)
-        t.is_broken = true;
-    else if (text.len > 0)
-        hutch_e2b_event_add_text(&t, stream, text.data, text.len);
-    hutch_text_done(&text);
-    send_lines(x, &t);
-}
-
-static void flush(struct exchange *x)
-{
-    add_text(x, 1, NULL, 0, true);
-    add_text(x, 2, NULL, 0, true);
-}
-
 static void on_start(void *user, uint64_t number, uint64_t cell, int execution_count)
 {
-    struct text_buffer t = TEXT_BUFFER_INIT;
-
     (void)number;
     (void)cell;
-    hutch_text_addf(&t, "{\"type\":\"number_of_executions\",\"execution_count\":%d}\n", execution_count);
-    send_lines(user, &t);
+    hutch_e2b_execution_send_count(user, execution_count);
 }
 
 static void on_output(void *user, uint64_t number, const struct hutch_output *output)
@@ -275,16 +227,16 @@ static void on_output(void *user, uint64_t number, const struct hutch_output *ou
     (void)number;
     if (output->kind == HUTCH_STREAM) {
         if (output->text_len)
-            add_text(x, output->stream == 2 ? 2 : 1, output->text, output->text_len, false);
+            hutch_e2b_execution_send_text(x, output->stream == 2 ? 2 : 1, output->text, output->text_len);
         return;
     }
-    flush(x);
+    hutch_e2b_execution_flush(x);
     if (output->kind == HUTCH_ERROR_OUTPUT && execution->has_error)
         return;
     if (!hutch_e2b_event_add(&t, output))
         t.is_broken = true;
     execution->has_error |= output->kind == HUTCH_ERROR_OUTPUT;
-    send_lines(x, &t);
+    hutch_e2b_execution_send(x, &t);
 }
 
 /* Its interpreter has died: the next code of each finds a new one, in the directory that it was made with. */
@@ -299,21 +251,18 @@ static void on_result(void *user, uint64_t number, const struct hutch_cell_resul
     struct exchange *x = user;
     struct execution *execution = x->work;
     struct text_buffer t = TEXT_BUFFER_INIT;
-    bool is_whole;
 
     (void)number;
     hutch_session_api_count_cell(x, execution->session, result);
     if (result->interpreter_died)
         lose_contexts(hutch_e2b_sandbox_of(execution->session));
-    hutch_gateway_sessions_end(execution->session);
-    flush(x);
+    hutch_e2b_execution_leave(x);
+    hutch_e2b_execution_flush(x);
     if (!execution->has_error && (result->interpreter_died ||
                                   (result->verdict != HUTCH_OK && result->verdict != HUTCH_ERROR)))
-        hutch_e2b_event_add_error(&t, "SandboxError", result->message);
-    hutch_text_add_string(&t, "{\"type\":\"end_of_execution\"}\n");
-    send_lines(x, &t);
-    is_whole = !execution->is_behind;
-    hutch_exchange_end(x, is_whole);
+        hutch_e2b_event_add_error(&t, "SandboxError", result->message, result->message);
+    hutch_e2b_execution_send(x, &t);
+    hutch_e2b_execution_end(x);
 }
 
 /* Its own cell only: one that waits is taken back, one that runs is interrupted. */
@@ -327,6 +276,7 @@ static void on_gone(struct exchange *x)
 struct execution_request {
     char *code, *context, *language; /* owned */
     char **env;                      /* owned */
+    bool is_bash;                    /* @language is */
 };
 
 static int read_execution(struct exchange *x, struct execution_request *ret, struct hutch_err *err)
@@ -343,26 +293,42 @@ static int read_execution(struct exchange *x, struct execution_request *ret, str
         return hutch_err_set(err, 0, "request: 'code' is missing");
     if (ret->context && ret->language)
         return hutch_err_set(err, 0, "Only one of context_id or language can be provided");
-    return check_language(ret->language, err);
+    return read_language(ret->language, &ret->is_bash, err);
 }
 
-static void execute(struct exchange *x, struct e2b_sandbox *sandbox, const struct execution_request *request)
+/* The one that code is for, made where it is the first in its language; NULL: the exchange is refused. */
+static struct e2b_context *choose_context(struct exchange *x, struct e2b_sandbox *sandbox,
+                                          const struct execution_request *request)
 {
-    static const char sign[] = "{\"type\":\"keepalive\"}\n";
-    size_t i = request->context ? find_context(sandbox, request->context) : 0;
-    struct execution *execution;
-    struct e2b_context *context;
+    const char *id = request->context ? request->context : request->is_bash ? BASH_CONTEXT : sandbox->contexts[0].id;
+    size_t i = find_context(sandbox, id);
+
+    if (i < E2B_MAX_CONTEXTS)
+        return &sandbox->contexts[i];
+    if (!request->context)
+        return add_new_context(x, sandbox, BASH_CONTEXT, NULL, true);
+    hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "Context %.64s not found", id);
+    return NULL;
+}
+
+/* Of the cell that runs: what came is its own. */
+static void interrupt(struct exchange *x)
+{
+    const struct execution *execution = x->work;
+
+    hutch_session_interrupt(hutch_exchange_engine(x), execution->session->number);
+}
+
+static void execute_python(struct exchange *x, const struct e2b_sandbox *sandbox, struct e2b_context *context,
+                           const struct execution_request *request)
+{
+    struct execution *execution = hutch_e2b_execution_create(x, sandbox);
     struct hutch_error error;
     struct hutch_cell cell;
 
-    if (i == E2B_MAX_CONTEXTS) {
-        hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "Context %.64s not found", request->context);
-        return;
-    }
-    execution = create_execution(x, sandbox);
     if (!execution)
         return;
-    context = &sandbox->contexts[i];
+    execution->interrupt = interrupt;
     hutch_cell_init(&cell);
     cell.code = request->code;
     cell.code_len = strlen(request->code);
@@ -375,14 +341,23 @@ static void execute(struct exchange *x, struct e2b_sandbox *sandbox, const struc
     cell.user = x;
     cell.ret_id = &execution->cell;
     hutch_exchange_note_program(x, cell.code, cell.code_len);
-    begin_waiting(x, on_gone);
+    hutch_e2b_execution_begin(x, on_gone);
     if (hutch_session_execute(hutch_exchange_engine(x), sandbox->session->number, &cell, &error) < 0) {
-        refuse(x, &error);
+        hutch_e2b_execution_refuse(x, &error);
         return;
     }
     context->has_begun = true;
-    hutch_exchange_begin_stream(x, "application/x-ndjson");
-    hutch_exchange_break_silence(x, sign, sizeof(sign) - 1, SILENCE_MS);
+    hutch_e2b_execution_begin_stream(x);
+}
+
+static void execute(struct exchange *x, struct e2b_sandbox *sandbox, const struct execution_request *request)
+{
+    struct e2b_context *context = choose_context(x, sandbox, request);
+
+    if (context && context->shell)
+        hutch_e2b_bash_execute(x, sandbox, context->shell, request->code, request->env);
+    else if (context)
+        execute_python(x, sandbox, context, request);
 }
 
 void hutch_e2b_code_execute(struct exchange *x)

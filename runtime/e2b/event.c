@@ -144,10 +144,11 @@ void hutch_e2b_event_add_text(struct text_buffer *t, int stream, const char *dat
     hutch_text_add_string(t, "}\n");
 }
 
-void hutch_e2b_event_add_error(struct text_buffer *t, const char *name, const char *message)
+void hutch_e2b_event_add_error(struct text_buffer *t, const char *name, const char *value,
+                               const char *message)
 {
     hutch_text_addf(t, "{\"type\":\"error\",\"name\":\"%s\",\"value\":", name);
-    hutch_e2b_ascii_quote(t, message, strlen(message));
+    hutch_e2b_ascii_quote(t, value, strlen(value));
     hutch_text_add_string(t, ",\"traceback\":");
     hutch_e2b_ascii_quote(t, message, strlen(message));
     hutch_text_add_string(t, "}\n");

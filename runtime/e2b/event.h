@@ -14,7 +14,7 @@ bool hutch_e2b_event_add(struct text_buffer *t, const struct hutch_output *outpu
 
 /* A line of stdout (1) or stderr (2). */
 void hutch_e2b_event_add_text(struct text_buffer *t, int stream, const char *data, size_t len);
-/* A line for an error that no code has raised. */
-void hutch_e2b_event_add_error(struct text_buffer *t, const char *name, const char *message);
+/* A line for an error that no code of Python has raised; @message stands for a traceback. */
+void hutch_e2b_event_add_error(struct text_buffer *t, const char *name, const char *value, const char *message);
 
 #endif

@@ -1,5 +1,6 @@
 #include "runtime/e2b/format.h"
 
+#include "runtime/e2b/alarm.h"
 #include "runtime/e2b/answer.h"
 #include "runtime/e2b/code.h"
 #include "runtime/e2b/control.h"
@@ -58,6 +59,11 @@ static const struct route routes[] = {
 
 const char *const hutch_e2b_data_targets[] = { E2B_HOME, NULL };
 
+static const struct format_state state = {
+    .open = hutch_e2b_alarms_open, .deadline = hutch_e2b_alarms_deadline, .tick = hutch_e2b_alarms_tick,
+    .close = hutch_e2b_alarms_close,
+};
+
 const struct format hutch_e2b_format = {
     .name = "e2b",
     .routes = routes,
@@ -68,4 +74,5 @@ const struct format hutch_e2b_format = {
     .place = hutch_e2b_sandbox_place,
     .token_header = "X-API-Key",
     .takes_any_type = true,
+    .state = &state,
 };

@@ -31,6 +31,7 @@ struct e2b_sandbox *hutch_e2b_sandbox_create(struct gateway_session *session, ch
     sandbox->template = template;
     sandbox->metadata = metadata;
     LIST_INIT(&sandbox->processes);
+    LIST_INIT(&sandbox->shells);
     hutch_e2b_name_write(session->id, sandbox->name);
     strcpy(sandbox->contexts[0].id, "main"); /* the session's own name for its first one */
     sandbox->contexts[0].has_begun = true;
@@ -46,6 +47,7 @@ void hutch_e2b_sandbox_free(void *own)
     struct e2b_sandbox *sandbox = own;
 
     hutch_e2b_processes_free(sandbox);
+    hutch_e2b_shells_free(sandbox);
     for (size_t i = 0; i < sandbox->n_contexts; i++)
         free(sandbox->contexts[i].cwd);
     free(sandbox->template);

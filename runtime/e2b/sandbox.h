@@ -3,6 +3,7 @@
 #define HUTCH_E2B_SANDBOX_H
 
 #include "runtime/e2b/names.h"
+#include "runtime/e2b/shell.h"
 #include "runtime/text/ids.h"
 
 #include <stdbool.h>
@@ -24,6 +25,7 @@ struct e2b_context {
     char id[ID_LEN + 1]; /* also the session's name for it */
     char *cwd;           /* owned; NULL: home */
     bool has_begun;      /* the session knows it */
+    struct e2b_shell *shell; /* for code in bash; NULL: its code is Python */
 };
 
 struct e2b_process; /* runtime/e2b/process.h */
@@ -38,6 +40,7 @@ struct e2b_sandbox {
     struct e2b_context contexts[E2B_MAX_CONTEXTS]; /* the first is the one without a name */
     size_t n_contexts;
     struct e2b_process_list processes;
+    struct e2b_shell_list shells; /* of the contexts, and those that end after theirs was removed */
     double t_metrics;       /* of the last answer about its CPU time */
     uint64_t cpu_ms;        /* … and what that was */
 };
