@@ -44,7 +44,7 @@ struct e2b_shell {
     struct e2b_sandbox *sandbox;
     struct hutch_engine *engine;
     struct alarms *alarms;
-    char *cwd;                 /* owned */
+    char *pwd;                 /* owned; PWD=, which tells a shell by what name it has its directory */
     uint64_t process;          /* 0: there is none */
     size_t n_prepared;         /* of prepare that it has got */
     int count;
@@ -275,7 +275,7 @@ static void end_code(struct e2b_shell *shell, int status, const char *why)
     if (code->is_late) {
         snprintf(late, sizeof(late), "the code ran for longer than its time limit of %" PRIu64 " ms, and was ended",
                  code->wall_ms);
-        status = -1;
+        status = shell->process ? SHELL_INTERRUPTED : SHELL_ENDED;
         why = late;
     }
     code->events->on_end(code->user, status, why);
@@ -310,7 +310,7 @@ static void free_shell(struct e2b_shell *shell)
     }
     hutch_e2b_alarm_stop(&shell->alarm);
     LIST_REMOVE(shell, in_list);
-    free(shell->cwd);
+    free(shell->pwd);
     free(shell);
 }
 
@@ -327,7 +327,7 @@ static void on_end(void *user, uint64_t session, uint64_t process, const struct 
     hutch_e2b_alarm_stop(&shell->alarm);
     shell->process = 0;
     if (shell->is_working)
-        end_code(shell, shell->why ? -1 : end->exit_code, why[0] ? why : message);
+        end_code(shell, shell->why || end->exit_code < 0 ? SHELL_ENDED : end->exit_code, why[0] ? why : message);
     shell->is_ending = false;
     shell->why = NULL;
     if (shell->is_dropped)
@@ -338,11 +338,13 @@ static void on_end(void *user, uint64_t session, uint64_t process, const struct 
 
 static int spawn(struct e2b_shell *shell, struct hutch_error *error)
 {
+    const char *const env[] = { shell->pwd, NULL };
     struct hutch_process_options options;
 
     hutch_process_options_init(&options);
     options.shell = COMMAND;
-    options.cwd = shell->cwd;
+    options.cwd = shell->pwd + strlen("PWD=");
+    options.env = env;
     options.has_input = 1;
     options.output_bytes = HUTCH_NO_LIMIT;
     options.on_output = on_output;
@@ -384,7 +386,7 @@ static void start_next(struct e2b_shell *shell)
             return;
         }
         remove_code(shell, code);
-        code->events->on_end(code->user, -1, error.message);
+        code->events->on_end(code->user, SHELL_ENDED, error.message);
         hutch_e2b_shell_code_free(code);
     }
 }
@@ -397,8 +399,7 @@ struct e2b_shell *hutch_e2b_shell_create(struct exchange *x, struct e2b_sandbox 
 
     if (!shell)
         return NULL;
-    shell->cwd = strdup(cwd);
-    if (!shell->cwd) {
+    if (asprintf(&shell->pwd, "PWD=%s", cwd) < 0) {
         free(shell);
         return NULL;
     }
@@ -466,7 +467,7 @@ void hutch_e2b_shell_drop(struct e2b_shell *shell)
 
     while ((code = TAILQ_LAST(&shell->codes, shell_codes)) && !(shell->is_working && code == TAILQ_FIRST(&shell->codes))) {
         remove_code(shell, code);
-        code->events->on_end(code->user, -1, "the context was removed");
+        code->events->on_end(code->user, SHELL_ENDED, "the context was removed");
         hutch_e2b_shell_code_free(code);
     }
     shell->is_dropped = true;

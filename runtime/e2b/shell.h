@@ -25,10 +25,13 @@ LIST_HEAD(e2b_shell_list, e2b_shell);
 /* Codes that wait in one shell, with the one at work. */
 #define SHELL_MAX_CODES 64
 
+#define SHELL_ENDED -1       /* the code did not come to its end, and its shell is gone */
+#define SHELL_INTERRUPTED -2 /* its time was over; the shell goes on */
+
 struct shell_events {
     void (*on_begin)(void *user, int count); /* how many codes this shell has begun, from 1 */
     void (*on_text)(void *user, int stream, const char *data, size_t len); /* 1 or 2 */
-    /* Once, and nothing after it. @status: of the code; -1: it was ended, @why says by what, in one sentence. */
+    /* Once, and nothing after it. @status: of the code, or one of those; then @why is one sentence. */
     void (*on_end)(void *user, int status, const char *why);
 };
 

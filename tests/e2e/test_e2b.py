@@ -2,6 +2,7 @@
 get."""
 import asyncio
 import base64
+import concurrent.futures
 import hashlib
 import http.client
 import json
@@ -100,6 +101,18 @@ def test_code(server):
     assert seen["timeout"]["name"] == "TimeoutError" and seen["afterTimeout"] == "42"
     assert seen["queued"] == ["1", "2"]
     assert seen["died"]["name"] == "SandboxError" and seen["died"]["value"] and seen["afterDeath"] == "42"
+
+
+def test_bash(server):
+    seen = observe(server, "bash")
+    assert seen["first"] == {"count": 1, "logs": {"stdout": ["hello é\n"], "stderr": ["bad\n"]}, "heard": "hello é\n"}
+    assert seen["state"] == ["/tmp 5 1 2\n"] and seen["envAfter"] == ["[]\n"]
+    assert seen["error"] == {"name": "ExitError", "value": "3", "traceback": "exit status 3"}
+    assert seen["context"]["language"] == "bash" and seen["cwd"] == ["/tmp\n"]
+    assert seen["list"] == [["main", "python"], ["bash", "bash"], [seen["context"]["id"], "bash"]]
+    assert seen["restarted"] == ["[]\n"] and seen["removed"]["name"] == "NotFoundError"
+    assert seen["timeout"]["name"] == "TimeoutError" and seen["afterTimeout"] == ["5\n"]
+    assert seen["files"] == "made by bash\n"
 
 
 def test_contexts(server):
@@ -359,6 +372,170 @@ def test_litellm_by_httpx(server):
         assert lines[1]["text"] == "%d \u2028é\n" % number and lines[2]["name"] == "ZeroDivisionError"
 
 
+# --- bash ---
+
+def execute(sandbox, code, **more):
+    return lines_of(sandbox.ask("POST", "/execute", {"code": code, **({} if "context_id" in more else {"language": "bash"}), **more}, port="49999"))
+
+
+def said(lines, kind="stdout"):
+    return "".join(line["text"] for line in lines if line["type"] == kind)
+
+
+def failure_of(lines):
+    """Name and value of its error; None where there is none. Nothing comes behind the end."""
+    assert lines[-1] == {"type": "end_of_execution"} and [line["type"] for line in lines].count("end_of_execution") == 1, lines
+    errors = [line for line in lines if line["type"] == "error"]
+    assert all(list(line) == ["type", "name", "value", "traceback"] for line in errors) and len(errors) <= 1, lines
+    return (errors[0]["name"], errors[0]["value"]) if errors else None
+
+
+@pytest.fixture
+def shells(server):
+    """A sandbox of its own: what code does to its shell stays there."""
+    with Sandbox(server, timeout=600) as made:
+        yield made
+
+
+def test_lines_of_bash(shells):
+    lines = execute(shells, "echo 'h\u00e9 \u2028'; echo bad >&2")
+    assert lines[0] == {"type": "number_of_executions", "execution_count": 1} and failure_of(lines) is None
+    assert (said(lines), said(lines, "stderr")) == ("h\u00e9 \u2028\n", "bad\n") and list(lines[1]) == ["type", "text", "timestamp"]
+    assert execute(shells, "false")[0]["execution_count"] == 2
+
+
+def test_state_of_bash(shells):
+    execute(shells, "X=5; export Y=6; cd /tmp; f() { echo \"f $1\"; }; alias g='f g'; set -o noclobber")
+    assert said(execute(shells, "echo $X $PWD $(printenv Y); f 1; g; set -o | grep noclobber")).split() == "5 /tmp 6 f 1 f g noclobber on".split()
+    assert said(execute(shells, "echo $A [$B]", env_vars={"A": "it's 'quoted' $X", "B": "2"})) == "it's 'quoted' $X [2]\n"
+    assert said(execute(shells, "echo [$A]")) == "[]\n"
+    assert said(execute(shells, "cat <<E\nhere $X\nE\n# a comment")) == "here 5\n"
+    assert said(execute(shells, "x='%s'; echo ${#x}" % ("it'\\''s" * 100000))) == "400000\n"
+    assert execute(shells, "echo")[0]["execution_count"] == 7
+
+
+def test_where_bash_begins(shells):
+    assert said(execute(shells, "pwd; echo 1 > made; ls -A")) == "/home/user\nmade\n"
+    context = shells.ask("POST", "/contexts", {"language": "Bash", "cwd": "/tmp"}, port="49999").json
+    assert (context["language"], context["cwd"]) == ("bash", "/tmp")
+    assert said(execute(shells, "pwd; X=here", context_id=context["id"])) == "/tmp\n"
+    assert said(execute(shells, "pwd; echo $X", context_id="bash")) == "/home/user\n\n"
+    listed = shells.ask("GET", "/contexts", port="49999").json
+    assert [(row["id"], row["language"]) for row in listed] == [("main", "python"), ("bash", "bash"), (context["id"], "bash")]
+    assert shells.ask("POST", "/contexts/%s/restart" % context["id"], b"", port="49999").status == 200
+    lines = execute(shells, "pwd; echo [$X]", context_id=context["id"])
+    assert said(lines) == "/tmp\n[]\n" and lines[0]["execution_count"] == 1
+    for one in ("bash", context["id"]):
+        assert shells.ask("DELETE", "/contexts/" + one, port="49999").status == 200
+        error_of(shells.ask("POST", "/execute", {"code": "1", "context_id": one}, port="49999"), 404)
+    assert said(execute(shells, "cat made")) == "1\n"
+
+
+def test_errors_of_bash(shells):
+    execute(shells, "X=5")
+    for code, status, words in (("exit_with() { return 3; }; exit_with", "3", ""), ("nonsuch", "127", "nonsuch: command not found"),
+                                ("if true", "2", "syntax error"), ("echo 'open", "2", "unexpected EOF"), ("set -u; echo $nope", "1", "unbound"),
+                                ("set +u; ${nope?missing}", "1", "missing")):
+        lines = execute(shells, code)
+        assert failure_of(lines) == ("ExitError", status) and words in said(lines, "stderr"), lines
+        assert next(line for line in lines if line["type"] == "error")["traceback"] == "exit status " + status
+    assert said(execute(shells, "echo $X; cat; read x || echo no input")) == "5\nno input\n"
+    for code in ("A-B", "1A", "A B"):
+        assert "no name of a variable in bash" in error_of(shells.ask("POST", "/execute", {"code": "1", "language": "bash", "env_vars": {code: ""}}), 400)
+    assert "write a file" in error_of(shells.ask("POST", "/execute", {"code": "#" * (1 << 20) + "!", "language": "bash"}), 400)
+    assert "python and bash" in error_of(shells.ask("POST", "/execute", {"code": "1", "language": "java"}), 400)
+    assert failure_of(execute(shells, "")) is None
+
+
+HOSTILE = {  # what ends the shell: its name and value; None: it goes on
+    "exit 7": ("ExitError", "7"), "exit 0": (), "set -e; false; echo not": ("ExitError", "1"), "exec true": (),
+    "kill -9 $$": ("SandboxError", "the shell was killed by signal 9; the next code finds another one"),
+    "exec >/dev/null 2>&1; echo lost": None, "exec 8>&- 9>&-; exec 0<&- 1>&- 2>&-": None, "trap 'echo trapped' DEBUG EXIT; trap - DEBUG": None,
+    "set -xv; set +xv": None, "break; continue": None, "printf() { :; }; eval() { :; }; alias eval=false": None, "PROMPT_COMMAND='echo prompt'; PS1=x": None,
+    "sleep 1000 & disown; echo left": None, "printf '\\036aaaaaaaaaaaaaaaaaaaaa 0\\036'": None, "kill -INT $$; echo not": ("ExitError", "130"),
+}
+
+
+@pytest.mark.parametrize("code", HOSTILE)
+def test_hostile_bash(shells, code):
+    execute(shells, "X=kept")
+    lines = execute(shells, code)
+    wanted = HOSTILE[code]
+    if wanted and wanted[1] == "130":
+        assert failure_of(lines) == wanted and said(execute(shells, "echo [$X]")) == "[kept]\n"
+        return
+    assert failure_of(lines) == (wanted or None), lines
+    assert said(execute(shells, "echo [$X]")) == ("[kept]\n" if wanted is None else "[]\n")
+    assert said(lines_of(shells.ask("POST", "/execute", {"code": "import os; print(os.listdir('/home/user'))"}))) == "[]\n"
+
+
+def test_bash_says_much(shells):
+    """A client that reads slowly holds the shell; nothing is lost."""
+    lines = execute(shells, "head -c 20000000 /dev/zero | tr '\\0' x; echo; echo end")
+    assert said(lines) == "x" * 20000000 + "\nend\n" and failure_of(lines) is None
+    raw = execute(shells, "head -c 3000000 /dev/urandom; printf '\\xff\\xc3\\n'")
+    assert failure_of(raw) is None and said(raw).endswith("\ufffd\ufffd\n")
+
+
+def test_bash_takes_turns(shells):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(execute, shells, "n=$((n + 1)); sleep 0.2; echo $n") for _ in range(5)]
+        seen = sorted(said(one.result()) for one in asked)
+    assert seen == ["%d\n" % n for n in range(1, 6)]
+    context = shells.ask("POST", "/contexts", {"language": "bash"}, port="49999").json["id"]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(execute, shells, "echo begun > began; sleep 1000", context_id=context) for _ in range(3)]
+        gateway.await_that(lambda: said(execute(shells, "ls /home/user")) == "began\n")
+        assert shells.ask("DELETE", "/contexts/" + context, port="49999").status == 200
+        assert {failure_of(one.result()) for one in asked} <= {("SandboxError", "the context was removed")}
+
+
+def test_bash_in_a_sandbox_that_ends(server):
+    """Who waits is told."""
+    made = Sandbox(server)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(execute, made, "echo > began; sleep 1000") for _ in range(3)]
+        gateway.await_that(lambda: "began" in said(lines_of(made.ask("POST", "/execute", {"code": "import os; print(os.listdir())"}))))
+        made.kill()
+        assert {failure_of(one.result())[0] for one in asked} == {"SandboxError"}
+
+
+def test_time_limit_of_bash(tmp_path):
+    """As Python's: an error of the same name. The shell goes on, unless it does not listen."""
+    policy = gateway.policy_file(tmp_path, "short", wall="2s")
+    with Server(tmp_path, "--policy", policy, image="python") as short, Sandbox(short) as made:
+        python = failure_of(lines_of(made.ask("POST", "/execute", {"code": "while True: pass"})))
+        execute(made, "X=kept")
+        for code in ("sleep 1000; echo not", "while :; do :; done"):
+            lines = execute(made, code)
+            name, value = failure_of(lines)
+            assert name == python[0] and "time limit of 2000 ms" in value and said(lines) == "", (lines, python)
+            assert said(execute(made, "echo $X")) == "kept\n"
+        name, value = failure_of(execute(made, "trap '' INT; while :; do :; done"))
+        assert name == "SandboxError" and "time limit of 2000 ms" in value
+        assert said(execute(made, "echo [$X]")) == "[]\n"
+
+
+def leave(server, sandbox, code):
+    """Begins @code, and closes the connection once it has said something."""
+    body = json.dumps({"code": code, "language": "bash"}).encode()
+    head = "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+    with server.connect() as sock:
+        sock.sendall((head + "".join("%s: %s\r\n" % row for row in sandbox.headers().items()) + "\r\n").encode() + body)
+        while b"begun" not in sock.recv(65536):
+            pass
+
+
+def test_a_client_that_leaves_bash(server, shells):
+    execute(shells, "X=kept")
+    leave(server, shells, "echo begun; sleep 1000; echo > not")
+    assert said(execute(shells, "echo $X; ls")) == "kept\n"
+    leave(server, shells, "echo begun; yes")
+    assert said(execute(shells, "echo $X")) == "kept\n"
+    leave(server, shells, "trap '' INT; echo begun; while :; do :; done")
+    assert said(execute(shells, "echo [$X]")) == "[]\n"
+
+
 def test_timeout_ends_it(server):
     made = Sandbox(server, timeout=1)
     gateway.await_that(lambda: made.control("GET").status == 404)
@@ -394,7 +571,8 @@ def test_without_the_access_token(server, sandbox):
 BODIES = [b"", b"{", b"[]", b"null", b"1", b"{\"code\":1}", b"{\"code\":\"\\u0000\"}", b"{\"code\":\"\xff\"}", b"{\"code\":\"\\ud800\"}",
           b"{" * 500, b"[" * 500, b"{\"a\":" * 40 + b"1" + b"}" * 40, b"{\"code\":\"1\",\"context_id\":\"main\",\"language\":\"python\"}",
           b"{\"code\":\"1\",\"env_vars\":[]}", b"{\"code\":\"1\",\"env_vars\":{\"\":\"\"}}", b"{\"code\":\"1\",\"env_vars\":{\"A=\":\"\"}}",
-          b"{\"code\":\"1\",\"env_vars\":{\"A\":1}}", b"{\"code\":\"1\",\"language\":\"r\"}"]
+          b"{\"code\":\"1\",\"env_vars\":{\"A\":1}}", b"{\"code\":\"1\",\"language\":\"r\"}", b"{\"code\":\"1\",\"language\":\"sh\"}",
+          b"{\"code\":\"\\u0000\",\"language\":\"bash\"}", b"{\"language\":\"bash\"}"]
 
 
 @pytest.mark.parametrize("body", BODIES)

@@ -94,6 +94,30 @@ const parts = {
     seen.afterDeath = (await sandbox.runCode("6 * 7")).text;
   },
 
+  async bash() {
+    const sandbox = await make({ envs: { A: "1" } });
+    const language = "bash";
+    let heard = "";
+    const first = await sandbox.runCode("echo 'hello é'; echo bad >&2", { language, onStdout: (line) => (heard += line.line) });
+    seen.first = { count: first.executionCount, logs: first.logs, heard };
+    await sandbox.runCode("X=5; cd /tmp", { language });
+    seen.state = (await sandbox.runCode("echo $PWD $X $A $B", { language, envs: { B: "2" } })).logs.stdout;
+    seen.envAfter = (await sandbox.runCode("echo [$B]", { language })).logs.stdout;
+    seen.error = (await sandbox.runCode("(exit 3)", { language })).error;
+    const context = await sandbox.createCodeContext({ language, cwd: "/tmp" });
+    seen.context = context;
+    seen.cwd = (await sandbox.runCode("pwd; X=other", { context })).logs.stdout;
+    seen.list = (await sandbox.listCodeContexts()).map((one) => [one.id, one.language]);
+    await sandbox.restartCodeContext(context);
+    seen.restarted = (await sandbox.runCode("echo [$X]", { context })).logs.stdout;
+    await sandbox.removeCodeContext(context);
+    seen.removed = await failure(() => sandbox.runCode("echo", { context }));
+    seen.timeout = await failure(() => sandbox.runCode("sleep 60", { language, timeoutMs: 700 }));
+    seen.afterTimeout = (await sandbox.runCode("echo $X", { language })).logs.stdout;
+    await sandbox.runCode("echo made by bash > /home/user/made", { language });
+    seen.files = await sandbox.files.read("made");
+  },
+
   async contexts() {
     const sandbox = await make();
     const context = await sandbox.createCodeContext({ language: "python", cwd: "/tmp" });
