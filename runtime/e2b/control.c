@@ -448,3 +448,18 @@ void hutch_e2b_control_refuse(struct exchange *x)
         hutch_e2b_answer_error(x, 501, "a sandbox cannot be copied here, and its network cannot be changed: "
                                "hutch's own API has checkpoints and branches, which stay within a session");
 }
+
+void hutch_e2b_control_refuse_absent(struct exchange *x)
+{
+    static const struct { const char *part, *message; } rows[] = {
+        { "/snapshots", "there are no snapshots here: hutch's own API has checkpoints, which stay within a session" },
+        { "/templates", "there are no templates to be made, listed or changed here: sandboxes have the one image of the "
+                        "server, which the operator chooses" },
+        { "/teams", "there are no teams here: a token of the server stands for who asks, and /metrics has its figures" },
+        { "/volumes", "there are no volumes for sandboxes here" },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        if (strstr(x->route->path, rows[i].part))
+            hutch_e2b_answer_error(x, 501, rows[i].message);
+}

@@ -14,5 +14,7 @@ void hutch_e2b_control_connect(struct exchange *x);
 void hutch_e2b_control_kill(struct exchange *x);
 /* fork(), snapshots and networks. */
 void hutch_e2b_control_refuse(struct exchange *x);
+/* The same where no sandbox is asked about. */
+void hutch_e2b_control_refuse_absent(struct exchange *x);
 
 #endif

@@ -15,6 +15,8 @@
 #define PROCESS "/process.Process/"
 #define FILESYSTEM "/filesystem.Filesystem/"
 
+#define ABSENT(method, path) { method, path, ROUTE_JSON, false, hutch_e2b_control_refuse_absent, NULL, NULL }
+
 static const struct route routes[] = {
     /* The control plane. Paths with v2 are those of newer clients. */
     { "POST", "/sandboxes", ROUTE_JSON, false, hutch_e2b_control_create, NULL, NULL },
@@ -32,6 +34,24 @@ static const struct route routes[] = {
     { "POST", SANDBOX "/fork", ROUTE_JSON, false, hutch_e2b_control_refuse, NULL, NULL },
     { "POST", SANDBOX "/snapshots", ROUTE_JSON, false, hutch_e2b_control_refuse, NULL, NULL },
     { "PUT", SANDBOX "/network", ROUTE_JSON, false, hutch_e2b_control_refuse, NULL, NULL },
+    /* What clients know and is not here. */
+    ABSENT("GET", "/snapshots"),
+    ABSENT("GET", "/templates"),
+    ABSENT("POST", "/templates"),
+    ABSENT("POST", "/v2/templates"),
+    ABSENT("POST", "/v3/templates"),
+    ABSENT("GET", "/templates/{rest*}"),
+    ABSENT("POST", "/templates/{rest*}"),
+    ABSENT("PATCH", "/templates/{rest*}"),
+    ABSENT("PATCH", "/v2/templates/{rest*}"),
+    ABSENT("POST", "/v2/templates/{rest*}"),
+    ABSENT("DELETE", "/templates/{rest*}"),
+    ABSENT("GET", "/teams"),
+    ABSENT("GET", "/teams/{rest*}"),
+    ABSENT("GET", "/volumes"),
+    ABSENT("POST", "/volumes"),
+    ABSENT("GET", "/volumes/{rest*}"),
+    ABSENT("DELETE", "/volumes/{rest*}"),
     /* The code interpreter: from here on the token is hutch_e2b_sandbox_admit()'s business. */
     { "GET", "/health", ROUTE_NO_BODY, true, hutch_e2b_code_health, NULL, NULL },
     { "POST", "/execute", ROUTE_JSON, true, hutch_e2b_code_execute, NULL, NULL },

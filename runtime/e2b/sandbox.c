@@ -101,6 +101,8 @@ void hutch_e2b_sandbox_place(const struct exchange *x, struct placement *ret)
         hutch_session_api_place(x, ret);
     } else if (is_of_all) {
         *ret = (struct placement){ .kind = PLACE_ALL, .merge = hutch_merge_lists };
+    } else if (!x->route->is_open && !strstr(x->route->path, "/sandboxes/")) {
+        return; /* it is about none */
     } else if (!x->route->is_open) {
         hutch_e2b_name_read(x->params[0], id);
         hutch_placement_name(ret, id);

@@ -707,6 +707,22 @@ def test_other_methods_and_paths(server, sandbox):
     assert server.ask("PUT", "/execute", b"", {"X-API-Key": TOKEN, "Authorization": "Bearer " + TOKEN}).status == 405
 
 
+@pytest.mark.parametrize("method, path, word", [
+    ("GET", "/snapshots", "snapshots"), ("GET", "/snapshots?limit=1", "snapshots"), ("GET", "/templates", "templates"),
+    ("POST", "/templates", "templates"), ("POST", "/v3/templates", "templates"), ("GET", "/templates/x/builds/y/status", "templates"),
+    ("DELETE", "/templates/" + NOBODYS, "templates"), ("PATCH", "/v2/templates/x", "templates"), ("GET", "/teams", "teams"),
+    ("GET", "/teams/x/metrics", "teams"), ("GET", "/volumes", "volumes"), ("DELETE", "/volumes/x", "volumes")])
+def test_what_is_not_here(server, method, path, word):
+    body = {} if method in ("POST", "PATCH") else None
+    assert "no " + word in error_of(server.ask(method, path, body, {"X-API-Key": TOKEN}), 501)
+    error_of(server.ask(method, path, body, {"X-API-Key": "e2b_00"}), 401)
+
+
+def test_snapshots_of_a_sandbox(server, sandbox):
+    assert "cannot be copied" in error_of(sandbox.control("POST", "/snapshots", {}), 501)
+    error_of(sandbox.control("POST", "/snapshots", {}, OTHER), 404)
+
+
 def test_a_client_that_leaves(server, sandbox):
     """Its code is interrupted; its process goes on until it is ended."""
     body = json.dumps({"code": "import time\nprint('begun')\ntime.sleep(1000)"}).encode()
