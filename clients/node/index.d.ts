@@ -167,6 +167,8 @@ export interface SessionOptions extends Limits, Abortable {
   checkpointBytes?: number;
   /** Further names of /mnt/data, such as '/workspace'. */
   dataTargets?: string[];
+  /** Of spawn(), at a time; without it, none. */
+  maxProcesses?: number;
 }
 
 export interface CellOptions extends Abortable {
@@ -262,6 +264,12 @@ export class Session {
   readonly id: string;
   run(code: string, options?: CellOptions & { onOutput?: (output: Shown) => void }): Promise<CellResult>;
   stream(code: string, options?: CellOptions): AsyncGenerator<CellEvent, void, void>;
+  /** Begins a program beside the cells: a text for /bin/sh -c, or a list. Open the session with `maxProcesses`. */
+  spawn(command: string | string[], options?: ProcessOptions & { onOutput?: undefined }):
+    Promise<Process<ProcessEnd & { stdout: string; stderr: string }>>;
+  spawn(command: string | string[], options: ProcessOptions & {
+    onOutput: (stream: Stream, bytes: Buffer) => unknown;
+  }): Promise<Process<ProcessEnd>>;
   info(options?: Abortable): Promise<SessionInfo>;
   interrupt(options?: Abortable): Promise<boolean>;
   restart(options?: Abortable): Promise<void>;
@@ -281,6 +289,37 @@ export class Session {
   download(name: string | Uint8Array, options?: Abortable & { start?: number; end?: number }): Promise<Buffer>;
   downloadStream(name: string | Uint8Array, options?: Abortable & { start?: number; end?: number }): Promise<Readable>;
   deleteFile(name: string | Uint8Array, options?: Abortable): Promise<void>;
+}
+
+/** `timeoutMs`: SIGTERM then, and SIGKILL two seconds later. */
+export interface ProcessOptions extends Abortable {
+  env?: Record<string, string>;
+  cwd?: string;
+  /** A pipe, for write(); without it, the input is at its end. */
+  stdin?: boolean;
+  timeoutMs?: number;
+  outputBytes?: number;
+  /** It is killed when the answer is aborted. */
+  endWithClient?: boolean;
+}
+
+export interface ProcessEnd {
+  /** Null: it did not exit by itself. */
+  exitCode: number | null;
+  signal: number | null;
+  message: string | null;
+  truncated: boolean;
+  runMs: number;
+}
+
+export class Process<End = ProcessEnd> {
+  private constructor();
+  readonly id: number;
+  wait(): Promise<End>;
+  write(data: string | Uint8Array, options?: Abortable): Promise<void>;
+  closeStdin(options?: Abortable): Promise<void>;
+  /** False: it had ended. */
+  signal(signal: string | number, options?: Abortable): Promise<boolean>;
 }
 
 /* ---- AI SDK 7: `experimental_sandbox` */
@@ -312,9 +351,9 @@ export class SandboxSession {
   listDirectory(options: PathOptions):
     Promise<{ name: string; type: 'file' | 'directory' | 'symlink' | 'other' }[] | null>;
   deleteFile(options: PathOptions): Promise<boolean>;
-  /** Rejects with `stdin: true`: a command has no standard input that stays open. */
-  spawn(options: CommandOptions & { stdin: true }): Promise<never>;
-  spawn(options: CommandOptions & { stdin?: boolean }): Promise<SandboxProcess>;
+  spawn(options: CommandOptions & { stdin: true }):
+    Promise<SandboxProcess & { readonly stdin: WritableStream<Uint8Array> }>;
+  spawn(options: CommandOptions & { stdin?: false }): Promise<SandboxProcess>;
   run(options: CommandOptions): Promise<{ exitCode: number; stdout: string; stderr: string }>;
 }
 

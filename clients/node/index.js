@@ -5,6 +5,7 @@ const { Client } = require('./lib/client.js');
 const { ContainerStrategy, ExecutionEngine } = require('./lib/engine.js');
 const { FunctionError, HutchError } = require('./lib/errors.js');
 const { LanguageRegistry, getImageForLanguage } = require('./lib/languages.js');
+const { Process } = require('./lib/process.js');
 const { SandboxSession } = require('./lib/sandbox.js');
 const { Session } = require('./lib/session.js');
 const { createCodeExecutionTool } = require('./lib/tool.js');
@@ -13,6 +14,6 @@ const { createCodeExecutionTool } = require('./lib/tool.js');
 const { codeExecutionTool, executionEngine, cleanup } = createCodeExecutionTool();
 
 module.exports = {
-  Client, ContainerStrategy, ExecutionEngine, FunctionError, HutchError, LanguageRegistry, SandboxSession, Session,
-  cleanup, codeExecutionTool, createCodeExecutionTool, executionEngine, getImageForLanguage,
+  Client, ContainerStrategy, ExecutionEngine, FunctionError, HutchError, LanguageRegistry, Process, SandboxSession,
+  Session, cleanup, codeExecutionTool, createCodeExecutionTool, executionEngine, getImageForLanguage,
 };

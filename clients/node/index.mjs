@@ -2,7 +2,7 @@
 import hutch from './index.js';
 
 export const {
-  Client, ContainerStrategy, ExecutionEngine, FunctionError, HutchError, LanguageRegistry, SandboxSession, Session,
-  cleanup, codeExecutionTool, createCodeExecutionTool, executionEngine, getImageForLanguage,
+  Client, ContainerStrategy, ExecutionEngine, FunctionError, HutchError, LanguageRegistry, Process, SandboxSession,
+  Session, cleanup, codeExecutionTool, createCodeExecutionTool, executionEngine, getImageForLanguage,
 } = hutch;
 export default hutch;

@@ -134,8 +134,9 @@ class Client {
     return found.length ? parseObject(found) : null;
   }
 
-  _events(path, body, abortSignal) {
-    return this.#transport.events({ ...this.#call('POST', path, body, 'application/x-ndjson'), abortSignal });
+  /** @last: the event that ends them, where it is not "result". */
+  _events(path, body, abortSignal, last) {
+    return this.#transport.events({ ...this.#call('POST', path, body, 'application/x-ndjson'), abortSignal, last });
   }
 
   _bytes(call) {

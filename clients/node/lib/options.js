@@ -11,7 +11,11 @@ const RUN = {
 const { timeoutMs: _timeout, cpuMs: _cpu, ...SESSION_LIMITS } = LIMITS;
 const SESSION = {
   env: 'env', zygote: 'zygote', idleMs: 'idle_ms', lifetimeMs: 'lifetime_ms', maxCheckpoints: 'max_checkpoints',
-  checkpointBytes: 'checkpoint_bytes', dataTargets: 'data_targets',
+  checkpointBytes: 'checkpoint_bytes', maxProcesses: 'max_processes', dataTargets: 'data_targets',
+};
+const PROCESS = {
+  env: 'env', cwd: 'cwd', stdin: 'stdin', timeoutMs: 'wall_ms', outputBytes: 'output_bytes',
+  endWithClient: 'end_with_client',
 };
 const CELL = { context: 'context', timeoutMs: 'timeout_ms', silent: 'silent' };
 
@@ -86,6 +90,15 @@ const ENGINE = [
   'dataTargets', 'zygotes', 'maxRunning', 'maxQueued', 'maxSessions', 'layouts',
 ];
 
+/** The body of a process. @command: a text for /bin/sh -c, or a list of the program and its arguments. */
+function processBody(command, options) {
+  const given = { ...options };
+  if (typeof command !== 'string' && !Array.isArray(command)) throw new TypeError('a command is a string or an array');
+  const body = { ...(Array.isArray(command) ? { args: command } : { shell: command }), ...take(given, PROCESS) };
+  refuseRest(given, 'a process');
+  return body;
+}
+
 /** What an engine in this process is opened with. */
 function engineOptions(options) {
   const { ...given } = options, found = take(given, Object.fromEntries(ENGINE.map((name) => [name, name])));
@@ -93,4 +106,4 @@ function engineOptions(options) {
   return found;
 }
 
-module.exports = { engineOptions, runBody, callBody, sessionBody, cellBody };
+module.exports = { engineOptions, runBody, callBody, sessionBody, cellBody, processBody };

@@ -1,27 +1,32 @@
 'use strict';
 
+const { SIGKILL } = require('node:os').constants.signals;
 const { Readable } = require('node:stream');
+const { StringDecoder } = require('node:string_decoder');
 const posix = require('node:path').posix;
 
 const { HutchError, notSupported } = require('./errors.js');
-const { runCommand, look } = require('./guest.js');
+const { look } = require('./guest.js');
 
 const BASE = '/mnt/data';
+const MAX_PROCESSES = 16; /* at a time */
+const SIGNAL_BASE = 128; /* as a shell has it */
 
-/** What AI SDK 7 calls a sandbox session, over a session of hutch: tools that take one run in hutch. Commands are cells
- * beside the session's own, so several at once run one after the other. */
+/** What AI SDK 7 calls a sandbox session, over a session of hutch: tools that take one run in hutch. Commands are processes
+ * of the session's, which was opened with maxProcesses; several run at once. */
 class SandboxSession {
   #session;
 
   constructor(session, { description } = {}) {
     this.#session = session;
     this.description = description ?? 'A Linux sandbox without network. Files are in /mnt/data, where commands ' +
-      'start; only /mnt/data and /tmp can be written. Nothing can be installed. Commands run one after the other.';
+      'start; only /mnt/data and /tmp can be written. Nothing can be installed.';
   }
 
   /** Commands and files of a session of its own. */
   static async open(client, { description, ...options } = {}) {
-    return new SandboxSession(await client.session(options), { description });
+    const own = client.transport === 'server' ? { maxProcesses: MAX_PROCESSES } : {}; /* elsewhere there are none */
+    return new SandboxSession(await client.session({ ...own, ...options }), { description });
   }
 
   get session() {
@@ -80,44 +85,54 @@ class SandboxSession {
   /* ---- commands */
 
   async run(options) {
-    const text = { stdout: '', stderr: '' };
-    const { exitCode, message } = await this.#command(options, (stream, piece) => {
-      text[stream] += piece;
+    const decoders = { stdout: new StringDecoder(), stderr: new StringDecoder() }, text = { stdout: '', stderr: '' };
+    const process = await this.#begin(options, (stream, bytes) => {
+      text[stream] += decoders[stream].write(bytes);
     });
+    const { exitCode, message } = codeOf(await process.wait());
+    for (const stream of Object.keys(text)) text[stream] += decoders[stream].end();
     return { exitCode, stdout: text.stdout, stderr: message ? `${text.stderr}hutch: ${message}\n` : text.stderr };
   }
 
-  async spawn({ stdin, abortSignal, ...options }) {
-    if (stdin) {
-      throw notSupported('a command in hutch has no standard input that stays open: write a file, and read that');
-    }
-    inside(options.workingDirectory ?? BASE);
-    const encoder = new TextEncoder(), killed = new AbortController();
+  async spawn(options) {
     const streams = { stdout: openStream(), stderr: openStream() };
-    const signal = abortSignal ? AbortSignal.any([abortSignal, killed.signal]) : killed.signal;
-    const ended = this.#command({ ...options, abortSignal: signal }, (stream, piece) => {
-      streams[stream].add(encoder.encode(piece));
-    }).then(({ exitCode }) => ({ exitCode }), (error) => {
-      if (killed.signal.aborted && !abortSignal?.aborted) return { exitCode: 137 };
-      throw error;
-    });
+    const process = await this.#begin(options, (stream, bytes) => streams[stream].add(new Uint8Array(bytes)));
+    const ended = process.wait().then((end) => ({ exitCode: codeOf(end).exitCode }));
     const close = () => Object.values(streams).forEach((stream) => stream.close());
     ended.then(close, close);
-    return {
+    const handle = {
       stdout: streams.stdout.readable,
       stderr: streams.stderr.readable,
       wait: () => ended,
       kill: async () => {
-        killed.abort();
+        await process.signal('KILL');
         await ended.catch(() => {});
       },
     };
+    return options.stdin ? { ...handle, stdin: inputOf(process) } : handle;
   }
 
-  async #command({ command, workingDirectory, env, abortSignal }, onOutput) {
-    const directory = workingDirectory === undefined ? BASE : inside(workingDirectory);
-    return runCommand(this.#session, { command: ['/bin/sh', '-c', command], directory, env, abortSignal, onOutput });
+  #begin({ command, workingDirectory, env, stdin, abortSignal }, onOutput) {
+    const cwd = workingDirectory === undefined ? BASE : inside(workingDirectory);
+    return this.#session.spawn(command, { cwd, env, stdin, endWithClient: true, abortSignal, onOutput });
   }
+}
+
+/** As a shell has it. Rejects by an error where the command was never begun. */
+function codeOf({ exitCode, signal, message }) {
+  if (message && (exitCode === 126 || exitCode === 127)) {
+    throw new HutchError(`run the command: ${message}`, { code: 'command_failed' });
+  }
+  return { exitCode: exitCode ?? SIGNAL_BASE + (signal || SIGKILL), message };
+}
+
+/** Its standard input as a web stream. */
+function inputOf(process) {
+  return new WritableStream({
+    write: (bytes) => process.write(bytes),
+    close: () => process.closeStdin(),
+    abort: () => process.closeStdin(),
+  });
 }
 
 /** A path as the sandbox has it. */

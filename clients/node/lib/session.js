@@ -3,6 +3,7 @@
 const { Readable } = require('node:stream');
 
 const { cellBody } = require('./options.js');
+const { Process } = require('./process.js');
 
 const SHOWN = ['display', 'value', 'error', 'update', 'clear'];
 
@@ -39,6 +40,13 @@ class Session {
   /** The same as events, {event, data}; the last one is the result. Leaving the loop interrupts the cell. */
   stream(code, { abortSignal, ...options } = {}) {
     return this.#client._events(this.#path('/cells'), cellBody(code, options), abortSignal);
+  }
+
+  /** Begins a program beside the cells: a text for /bin/sh -c, or a list of it and its arguments. The session was
+   * opened with maxProcesses, at a server. With onOutput(stream, bytes) its output goes there as it comes; what that
+   * returns is awaited. An abort ends the answer, and with endWithClient the program, too. */
+  spawn(command, options = {}) {
+    return Process.begin(this.#client, this.#path('/processes'), command, options);
   }
 
   /** The server's object: times, how many cells wait, and in `now` what the session is like. */

@@ -122,13 +122,13 @@ class Transport {
     }
   }
 
-  /** The events of an answer that comes as it is made: {event, data}, the last of which is "result". */
+  /** The events of an answer that comes as it is made: {event, data}, the last of which is "result", or call.last. */
   async *events(call) {
     const response = await this.send(call);
     let isWhole = false;
     for await (const line of linesOf(this.pieces(response, call.abortSignal))) {
       const event = parseObject(line);
-      isWhole ||= event.event === 'result';
+      isWhole ||= event.event === (call.last ?? 'result');
       yield event;
     }
     if (!isWhole) throw brokenOff();

@@ -26,7 +26,7 @@ test('run: output, exit code, environment, directory', () => withSandbox(async (
   const done = await sandbox.run({ command: 'ls; pwd; echo "$A" >&2; exit 4', workingDirectory: 'd', env: { A: 'b' } });
   assert.deepEqual(done, { exitCode: 4, stdout: 'f\n/mnt/data/d\n', stderr: 'b\n' });
   assert.equal((await sandbox.run({ command: 'kill -9 $$' })).exitCode, 137);
-  assert.match((await rejected(sandbox.run({ command: 'ls', workingDirectory: 'none' }))).message, /FileNotFoundError/);
+  assert.match((await rejected(sandbox.run({ command: 'ls', workingDirectory: 'none' }))).message, /run the command: .*none/);
 }));
 
 test('run: an abort kills the command', () => withSandbox(async (sandbox) => {
@@ -58,10 +58,57 @@ test('spawn: an abort rejects wait with its reason', () => withSandbox(async (sa
   assert.equal((await rejected(process.wait())).message, 'mine');
 }));
 
-test('spawn: standard input that stays open is refused before the start', () => withSandbox(async (sandbox) => {
-  assert.match((await rejected(sandbox.spawn({ command: 'touch x', stdin: true }))).message, /standard input/);
-  assert.equal(await sandbox.stat({ path: 'x' }), null);
+test('spawn: standard input stays open where it is asked for', () => withSandbox(async (sandbox) => {
+  const sorted = await sandbox.spawn({ command: 'sort; exit 5', stdin: true });
+  const writer = sorted.stdin.getWriter();
+  await writer.write(Buffer.from('b\n'));
+  await writer.write(Buffer.alloc(1_500_000, 'a'));
+  await writer.close();
+  const [out, end] = await Promise.all([text(sorted.stdout), sorted.wait()]);
+  assert.deepEqual([out.length, out.slice(-3), end], [1_500_003, '\nb\n', { exitCode: 5 }]);
+  const without = await sandbox.spawn({ command: 'cat; echo end' });
+  assert.equal(without.stdin, undefined);
+  assert.equal(await text(without.stdout), 'end\n');
 }));
+
+test('commands run at once, and beside cells', () => withSandbox(async (sandbox) => {
+  const cell = sandbox.session.run('import time, os\nwhile not os.path.exists("b"): time.sleep(0.05)\n1');
+  const first = sandbox.run({ command: 'while ! test -e a; do sleep 0.05; done; touch b; printf "\\303\\251\\377"' });
+  assert.equal((await sandbox.run({ command: 'touch a; echo from b' })).stdout, 'from b\n');
+  assert.deepEqual(await first, { exitCode: 0, stdout: 'é\ufffd', stderr: '' });
+  assert.equal((await cell).value, '1');
+}));
+
+test('commands of a session without processes are refused', async () => {
+  const session = await client.session();
+  const sandbox = new SandboxSession(session);
+  assert.match((await rejected(sandbox.run({ command: 'ls' }))).message, /opened without max_processes/);
+  assert.match((await rejected(session.spawn(['ls']))).message, /opened without max_processes/);
+  await session.close();
+});
+
+test('session.spawn: arguments, output, input, signals and ends', async () => {
+  const session = await client.session({ maxProcesses: 4 });
+  const done = await (await session.spawn(['sh', '-c', 'echo out "$A" "$1"; echo err >&2; pwd; exit 3', 'sh', 'b c'], { env: { A: 'a' }, cwd: '/tmp' })).wait();
+  assert.deepEqual({ ...done, runMs: 0 }, { exitCode: 3, signal: null, message: null, truncated: false, runMs: 0, stdout: 'out a b c\n/tmp\n', stderr: 'err\n' });
+  const heard = [];
+  const cat = await session.spawn('cat; printf "\\377"', { stdin: true, onOutput: (stream, bytes) => heard.push(bytes) });
+  await cat.write('typed é\n');
+  await cat.closeStdin();
+  assert.equal((await cat.wait()).stdout, undefined);
+  assert.deepEqual(Buffer.concat(heard), Buffer.concat([Buffer.from('typed é\n'), Buffer.from([255])]));
+  assert.equal((await rejected(cat.write('late'))).status, 404);
+  const sleeper = await session.spawn(['sleep', '1000']);
+  assert.equal(sleeper.id, 3);
+  assert.equal(await sleeper.signal('SIGTERM'), true);
+  const { exitCode, signal } = await sleeper.wait();
+  assert.deepEqual([exitCode, signal, await sleeper.signal(9)], [null, 15, false]);
+  const { message, exitCode: late } = await (await session.spawn('sleep 1000', { timeoutMs: 100 })).wait();
+  assert.ok(late === null && message, message);
+  assert.match((await (await session.spawn(['nonsuch'])).wait()).message, /nonsuch/);
+  for (const [command, options] of [[5, {}], ['a', { x: 1 }]]) await assert.rejects(async () => session.spawn(command, options), TypeError);
+  await session.close();
+});
 
 test('files: texts, bytes and streams', () => withSandbox(async (sandbox) => {
   await sandbox.writeTextFile({ path: 'a/b.txt', content: '1\nzwei ü\n3\n' });
