@@ -354,6 +354,8 @@ export class SandboxSession {
   spawn(options: CommandOptions & { stdin: true }):
     Promise<SandboxProcess & { readonly stdin: WritableStream<Uint8Array> }>;
   spawn(options: CommandOptions & { stdin?: false }): Promise<SandboxProcess>;
+  spawn(options: CommandOptions & { stdin?: boolean }):
+    Promise<SandboxProcess | (SandboxProcess & { readonly stdin: WritableStream<Uint8Array> })>;
   run(options: CommandOptions): Promise<{ exitCode: number; stdout: string; stderr: string }>;
 }
 

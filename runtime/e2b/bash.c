@@ -96,8 +96,8 @@ static struct shell_code *read_code(struct exchange *x, const char *text, char *
     struct hutch_err err;
 
     if (strlen(text) > MAX_CODE) {
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "request: 'code' has %zu bytes, and in bash may have %u: write"
-                              " a file, and execute that", strlen(text), MAX_CODE);
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "request: 'code' has %zu bytes, and in bash may have %u: "
+                              "write a file, and execute that", strlen(text), MAX_CODE);
         return NULL;
     }
     code = hutch_e2b_shell_code_create(text, env, &err);

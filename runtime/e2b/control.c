@@ -453,9 +453,10 @@ void hutch_e2b_control_refuse_absent(struct exchange *x)
 {
     static const struct { const char *part, *message; } rows[] = {
         { "/snapshots", "there are no snapshots here: hutch's own API has checkpoints, which stay within a session" },
-        { "/templates", "there are no templates to be made, listed or changed here: sandboxes have the one image of the "
-                        "server, which the operator chooses" },
-        { "/teams", "there are no teams here: a token of the server stands for who asks, and /metrics has its figures" },
+        { "/templates", "there are no templates to be made, listed or changed here: sandboxes have the one image of "
+                        "the server, which the operator chooses" },
+        { "/teams", "there are no teams here: a token of the server stands for who asks, and /metrics has the "
+                    "server's figures" },
         { "/volumes", "there are no volumes for sandboxes here" },
     };
 

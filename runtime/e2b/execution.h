@@ -1,4 +1,4 @@
-/* execution.h - a request that waits for code or an order of a sandbox, and code's events on their way to its client. */
+/* execution.h - a request that waits for code or an order of a sandbox, and what code says on its way to the client. */
 #ifndef HUTCH_E2B_EXECUTION_H
 #define HUTCH_E2B_EXECUTION_H
 

@@ -18,6 +18,7 @@
 #define LOOK_MS 1000     /* its clock stands still while the sandbox is paused, and is looked at so often */
 #define PATIENCE_MS 2000 /* after an interrupt */
 #define AGAIN_MS 100     /* when process 1 did not listen */
+#define MAX_SHOWN 100    /* of a name, in an error */
 
 /* Interactive, because only such a shell goes on after an interrupt or an error like that of "set -u". Its own words
  * (prompts, jobs that are over) go nowhere: code has 8 and 9 as its output. */
@@ -89,10 +90,10 @@ static int add_command(struct text_buffer *t, const struct shell_code *code, con
                        struct hutch_err *err)
 {
     for (; env && *env; env++) {
-        size_t n = strcspn(*env, "=");
+        size_t n = strcspn(*env, "="), shown = n < MAX_SHOWN ? n : MAX_SHOWN;
 
         if (!is_name(*env, n))
-            return hutch_err_set(err, 0, "request: '%.*s' is no name of a variable in bash", n > 100 ? 100 : (int)n, *env);
+            return hutch_err_set(err, 0, "request: '%.*s' is no name of a variable in bash", (int)shown, *env);
         hutch_text_add(t, *env, n + 1);
         add_word(t, *env + n + 1);
         hutch_text_add_string(t, " ");
@@ -463,9 +464,10 @@ void hutch_e2b_shell_restart(struct e2b_shell *shell)
 
 void hutch_e2b_shell_drop(struct e2b_shell *shell)
 {
+    const struct shell_code *at_work = shell->is_working ? TAILQ_FIRST(&shell->codes) : NULL;
     struct shell_code *code;
 
-    while ((code = TAILQ_LAST(&shell->codes, shell_codes)) && !(shell->is_working && code == TAILQ_FIRST(&shell->codes))) {
+    while ((code = TAILQ_LAST(&shell->codes, shell_codes)) && code != at_work) {
         remove_code(shell, code);
         code->events->on_end(code->user, SHELL_ENDED, "the context was removed");
         hutch_e2b_shell_code_free(code);

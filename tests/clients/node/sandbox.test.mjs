@@ -98,8 +98,11 @@ test('session.spawn: arguments, output, input, signals and ends', async () => {
   assert.equal((await cat.wait()).stdout, undefined);
   assert.deepEqual(Buffer.concat(heard), Buffer.concat([Buffer.from('typed é\n'), Buffer.from([255])]));
   assert.equal((await rejected(cat.write('late'))).status, 404);
-  const sleeper = await session.spawn(['sleep', '1000']);
+  let begun;
+  const isBegun = new Promise((resolve) => { begun = resolve; });
+  const sleeper = await session.spawn('echo begun; exec sleep 1000', { onOutput: begun });
   assert.equal(sleeper.id, 3);
+  await isBegun;
   assert.equal(await sleeper.signal('SIGTERM'), true);
   const { exitCode, signal } = await sleeper.wait();
   assert.deepEqual([exitCode, signal, await sleeper.signal(9)], [null, 15, false]);
