@@ -55,7 +55,7 @@ static void on_end(void *user, int status, const char *why)
     hutch_e2b_execution_flush(x);
     snprintf(value, sizeof(value), "%d", status);
     snprintf(message, sizeof(message), "exit status %d", status);
-    if (status == SHELL_INTERRUPTED)
+    if (status == SHELL_LATE)
         hutch_e2b_event_add_error(&t, "KeyboardInterrupt", why, why); /* by which name clients know it of Python */
     else if (status < 0)
         hutch_e2b_event_add_error(&t, "SandboxError", why, why);

@@ -16,11 +16,10 @@
 #include <string.h>
 
 #define LOOK_MS 1000     /* its clock stands still while the sandbox is paused, and is looked at so often */
-#define PATIENCE_MS 2000 /* after an interrupt */
 #define AGAIN_MS 100     /* when process 1 did not listen */
 #define MAX_SHOWN 100    /* of a name, in an error */
 
-/* Interactive, because only such a shell goes on after an interrupt or an error like that of "set -u". Its own words
+/* Interactive, because only such a shell goes on after an error like that of "set -u". Its own words
  * (prompts, jobs that are over) go nowhere: code has 8 and 9 as its output. */
 #define COMMAND "command -v bash >/dev/null || { echo 'the image has no bash' >&2; exit 127; }; " \
                 "exec bash --noprofile --norc --noediting +H +m -i 8>&1 9>&2 >/dev/null 2>&1"
@@ -34,7 +33,7 @@ struct shell_code {
     size_t len, n_written;
     uint64_t wall_ms;
     double left_ms;
-    bool is_late, is_cancelled;
+    bool is_late;
     const struct shell_events *events;
     void *user;
 };
@@ -180,16 +179,6 @@ static void kill_process(struct e2b_shell *shell, const char *why)
         hutch_e2b_alarm_set(shell->alarms, &shell->alarm, AGAIN_MS);
 }
 
-/* To the code at work and what it has begun. It has PATIENCE_MS to end. */
-static void interrupt(struct e2b_shell *shell)
-{
-    struct hutch_error error;
-
-    hutch_e2b_shell_hold(shell, false);
-    hutch_process_signal(shell->engine, session_of(shell), shell->process, SIGINT, &error);
-    hutch_e2b_alarm_set(shell->alarms, &shell->alarm, PATIENCE_MS);
-}
-
 static void on_due(struct alarm *alarm)
 {
     struct e2b_shell *shell = (struct e2b_shell *)((char *)alarm - offsetof(struct e2b_shell, alarm));
@@ -199,14 +188,12 @@ static void on_due(struct alarm *alarm)
         kill_process(shell, shell->why);
     } else if (is_paused(shell)) {
         hutch_e2b_alarm_set(shell->alarms, alarm, LOOK_MS);
-    } else if (code->is_late || code->is_cancelled) {
-        kill_process(shell, "the code did not end when it was interrupted, so its shell was killed");
     } else if (code->left_ms > LOOK_MS) {
         code->left_ms -= LOOK_MS;
         hutch_e2b_alarm_set(shell->alarms, alarm, code->left_ms < LOOK_MS ? code->left_ms : LOOK_MS);
     } else {
         code->is_late = true;
-        interrupt(shell);
+        kill_process(shell, "");
     }
 }
 
@@ -274,9 +261,9 @@ static void end_code(struct e2b_shell *shell, int status, const char *why)
         hutch_e2b_alarm_stop(&shell->alarm);
     hutch_e2b_shell_hold(shell, false);
     if (code->is_late) {
-        snprintf(late, sizeof(late), "the code ran for longer than its time limit of %" PRIu64 " ms, and was ended",
-                 code->wall_ms);
-        status = shell->process ? SHELL_INTERRUPTED : SHELL_ENDED;
+        snprintf(late, sizeof(late), "the code ran for longer than its time limit of %" PRIu64 " ms, and was ended "
+                 "with its shell", code->wall_ms);
+        status = SHELL_LATE;
         why = late;
     }
     code->events->on_end(code->user, status, why);
@@ -440,9 +427,8 @@ bool hutch_e2b_shell_cancel(struct e2b_shell *shell, struct shell_code *code)
         hutch_e2b_shell_code_free(code);
         return false;
     }
-    if (!code->is_cancelled && !code->is_late && !shell->is_ending)
-        interrupt(shell);
-    code->is_cancelled = true;
+    if (!shell->is_ending)
+        kill_process(shell, "nobody waited for the code any more, and it was ended with its shell");
     return true;
 }
 

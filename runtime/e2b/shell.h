@@ -5,7 +5,8 @@
  *
  * The shell is a process of the session's that reads commands from its input. A code is one of them, eval; behind it
  * the shell writes a mark (mark.h) to both of its outputs. Whatever code does to its shell, it does to itself: a shell
- * that has ended is followed by a new one, and one that does not answer to an interrupt is killed. */
+ * that has ended is followed by a new one. A code is ended by the end of its shell: an interrupt would leave the shell,
+ * but bash may miss one, or lose by it what it has read ahead. */
 #ifndef HUTCH_E2B_SHELL_H
 #define HUTCH_E2B_SHELL_H
 
@@ -25,8 +26,8 @@ LIST_HEAD(e2b_shell_list, e2b_shell);
 /* Codes that wait in one shell, with the one at work. */
 #define SHELL_MAX_CODES 64
 
-#define SHELL_ENDED -1       /* the code did not come to its end, and its shell is gone */
-#define SHELL_INTERRUPTED -2 /* its time was over; the shell goes on */
+#define SHELL_ENDED -1 /* the code did not come to its end, and its shell is gone */
+#define SHELL_LATE -2  /* the same, as its time was over */
 
 struct shell_events {
     void (*on_begin)(void *user, int count); /* how many codes this shell has begun, from 1 */
@@ -52,7 +53,7 @@ struct e2b_shell *hutch_e2b_shell_create(struct exchange *x, struct e2b_sandbox 
  * EAGAIN (SHELL_MAX_CODES wait), and those of hutch_session_spawn(). on_begin may come before this returns. */
 int hutch_e2b_shell_execute(struct e2b_shell *shell, struct shell_code *code, uint64_t wall_ms,
                             const struct shell_events *events, void *user, struct hutch_error *error);
-/* Nobody wants it any more: where it runs it is interrupted, and on_end follows. False: it had not begun, and is gone
+/* Nobody wants it any more: where it runs its shell is killed, and on_end follows. False: it had not begun, and is gone
  * without on_end. */
 bool hutch_e2b_shell_cancel(struct e2b_shell *shell, struct shell_code *code);
 /* What the code at work says waits, or comes again. */

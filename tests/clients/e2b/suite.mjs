@@ -113,7 +113,7 @@ const parts = {
     await sandbox.removeCodeContext(context);
     seen.removed = await failure(() => sandbox.runCode("echo", { context }));
     seen.timeout = await failure(() => sandbox.runCode("sleep 60", { language, timeoutMs: 700 }));
-    seen.afterTimeout = (await sandbox.runCode("echo $X", { language })).logs.stdout;
+    seen.afterTimeout = (await sandbox.runCode("echo [$X]", { language })).logs.stdout;
     await sandbox.runCode("echo made by bash > /home/user/made", { language });
     seen.files = await sandbox.files.read("made");
   },
