@@ -264,6 +264,8 @@ export class Session {
   readonly id: string;
   run(code: string, options?: CellOptions & { onOutput?: (output: Shown) => void }): Promise<CellResult>;
   stream(code: string, options?: CellOptions): AsyncGenerator<CellEvent, void, void>;
+  /** Whether spawn() is there: a server's sessions have it. */
+  readonly hasProcesses: boolean;
   /** Begins a program beside the cells: a text for /bin/sh -c, or a list. Open the session with `maxProcesses`. */
   spawn(command: string | string[], options?: ProcessOptions & { onOutput?: undefined }):
     Promise<Process<ProcessEnd & { stdout: string; stderr: string }>>;

@@ -12,9 +12,9 @@ import support
 from test_node_client import HERE, SECONDS, has_packages, names_in, newer_node, outcomes_in
 
 OWN = "library.test.mjs"
-# Tests that ask a server, as well. Those of other servers, of functions and of connections are left out.
+# Tests that ask a server, as well. Those of other servers, of functions, of processes and of connections are left out.
 SHARED = ("client.test.mjs", "sandbox.test.mjs")
-SERVERS = re.compile("function:|tcp:|connections:|errors: a server")
+SERVERS = re.compile("function:|tcp:|connections:|errors: a server|processes:")
 
 
 def rows():

@@ -5,6 +5,7 @@ const { Readable } = require('node:stream');
 const { StringDecoder } = require('node:string_decoder');
 const posix = require('node:path').posix;
 
+const { CellProcess } = require('./cell_process.js');
 const { HutchError, notSupported } = require('./errors.js');
 const { look } = require('./guest.js');
 
@@ -13,7 +14,8 @@ const MAX_PROCESSES = 16; /* at a time */
 const SIGNAL_BASE = 128; /* as a shell has it */
 
 /** What AI SDK 7 calls a sandbox session, over a session of hutch: tools that take one run in hutch. Commands are processes
- * of the session's, which was opened with maxProcesses; several run at once. */
+ * of the session's, which was opened with maxProcesses; several run at once. With the library in this process they are
+ * cells, one after the other. */
 class SandboxSession {
   #session;
 
@@ -112,8 +114,9 @@ class SandboxSession {
     return options.stdin ? { ...handle, stdin: inputOf(process) } : handle;
   }
 
-  #begin({ command, workingDirectory, env, stdin, abortSignal }, onOutput) {
+  async #begin({ command, workingDirectory, env, stdin, abortSignal }, onOutput) {
     const cwd = workingDirectory === undefined ? BASE : inside(workingDirectory);
+    if (!this.#session.hasProcesses) return new CellProcess(this.#session, command, { cwd, env, stdin, abortSignal, onOutput });
     return this.#session.spawn(command, { cwd, env, stdin, endWithClient: true, abortSignal, onOutput });
   }
 }

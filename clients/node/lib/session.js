@@ -2,6 +2,7 @@
 
 const { Readable } = require('node:stream');
 
+const { notSupported } = require('./errors.js');
 const { cellBody } = require('./options.js');
 const { Process } = require('./process.js');
 
@@ -45,8 +46,14 @@ class Session {
   /** Begins a program beside the cells: a text for /bin/sh -c, or a list of it and its arguments. The session was
    * opened with maxProcesses, at a server. With onOutput(stream, bytes) its output goes there as it comes; what that
    * returns is awaited. An abort ends the answer, and with endWithClient the program, too. */
-  spawn(command, options = {}) {
+  async spawn(command, options = {}) {
+    if (!this.hasProcesses) throw notSupported('sessions of the library in this process have no processes: ask a server');
     return Process.begin(this.#client, this.#path('/processes'), command, options);
+  }
+
+  /** Whether spawn() is there: a server's sessions have it. */
+  get hasProcesses() {
+    return this.#client.transport === 'server';
   }
 
   /** The server's object: times, how many cells wait, and in `now` what the session is like. */
