@@ -270,7 +270,8 @@ static void end_code(struct e2b_shell *shell, int status, const char *why)
     hutch_e2b_shell_code_free(code);
 }
 
-/* Output that comes while no code is at work is that of programs which code has left running. */
+/* Output that comes while no code is at work is that of programs which code has left running. Of code that is ended
+ * nobody wants the rest. */
 static void on_output(void *user, uint64_t session, uint64_t process, int stream, const char *data, size_t len)
 {
     struct e2b_shell *shell = user;
@@ -278,11 +279,11 @@ static void on_output(void *user, uint64_t session, uint64_t process, int stream
 
     (void)session;
     (void)process;
-    if (!shell->is_working)
+    if (!shell->is_working || shell->is_ending)
         return;
     hutch_e2b_mark_take(&shell->marks[stream == 2], data, len, &t);
     tell_text(shell, stream == 2 ? 2 : 1, &t);
-    if (!shell->marks[0].is_found || !shell->marks[1].is_found || shell->is_ending)
+    if (!shell->marks[0].is_found || !shell->marks[1].is_found || shell->is_ending) /* on_text may end it */
         return;
     end_code(shell, shell->marks[0].status, "");
     start_next(shell);
@@ -436,7 +437,7 @@ void hutch_e2b_shell_hold(struct e2b_shell *shell, bool is_held)
 {
     struct hutch_error error;
 
-    if (is_held == shell->is_held)
+    if (is_held == shell->is_held || (is_held && shell->is_ending)) /* its end comes behind its output */
         return;
     shell->is_held = is_held;
     if (shell->process)
