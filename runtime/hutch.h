@@ -269,7 +269,7 @@ struct hutch_result {
     size_t n_fetched;
     const char *value_json; /* of a call of a function, whose verdict is then HUTCH_OK: what its handler has returned,
                              * as JSON in UTF-8; else NULL */
-    const char *level;      /* "full" or "no_proc", docs/results.md; NULL where no sandbox was made */
+    const char *level;      /* "full" or "no_proc", docs/results.md; NULL where no program ran */
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result

@@ -25,7 +25,7 @@ static const char *const files[] = {
 /* A file of which some is missing would tell a lie, so one that is too long is left out. */
 static int copy_file(int from_dir, int to_dir, const char *path, struct hutch_err *err)
 {
-    auto_fd from = openat(from_dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    auto_fd from = openat(from_dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     auto_fd to = -1;
     struct stat st;
     size_t total = 0;

@@ -6,7 +6,6 @@
 #include "sandbox/fdpass.h"
 #include "sandbox/kill_all_but.h"
 #include "sandbox/pause.h"
-#include "sandbox/procs.h"
 #include "sandbox/sample.h"
 #include "sandbox/sockets.h"
 #include "sandbox/spec.h"
@@ -64,6 +63,7 @@ static const struct init_step build_steps[] = {
     { "name the host",                  hutch_step_name_host, LAYER(HOST_NAME) },
     { "bring up the network",           hutch_step_raise_loopback, 0 },
     { "close inherited descriptors",    hutch_step_close_inherited, 0 }, /* after the mounts: descriptors hold them */
+    { "find the sandbox's processes",   hutch_step_find_processes, 0 }, /* where no procfs of its own shows them */
     { "make the Landlock ruleset",      hutch_step_make_ruleset, 0 }, /* of the finished tree; for the worker only */
     { "take the system call filter",    hutch_step_take_seccomp, 0 }, /* compiled meanwhile; likewise */
 };
@@ -102,7 +102,7 @@ static uint32_t built; /* 1u << enum sandbox_layer: what the steps so far have b
 
 static _Noreturn void report_setup_failure(const struct init_job *job, const char *doing, const struct hutch_err *err)
 {
-    struct init_msg msg = { .kind = INIT_SETUP_FAILED, .err = *err, .built = built };
+    struct init_msg msg = { .kind = INIT_SETUP_FAILED, .err = *err, .built = built, .waived = job->waived };
 
     hutch_err_wrap(&msg.err, "%s", doing);
     send_msg(job, &msg);
@@ -585,8 +585,6 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     sigset_t chld;
 
     take_steps(&job, build_steps, ARRAY_SIZE(build_steps));
-    if (job.sources.outer_proc_fd >= 0)
-        hutch_procs_use_outer(job.sources.outer_proc_fd);
     know_limits(&job, &sampling);
     if (job.counts_shared && job.spec->network == NETWORK_NONE)
         hutch_sample_count_sockets(hutch_sockets_open(), /* without: they are not counted */

@@ -92,7 +92,7 @@ struct init_end {
 };
 struct init_msg {
     enum init_msg_kind kind;
-    struct init_waived waived; /* INIT_STARTED, INIT_EXEC_FAILED, INIT_READY */
+    struct init_waived waived; /* INIT_STARTED, INIT_EXEC_FAILED, INIT_READY, INIT_SETUP_FAILED */
     uint32_t built; /* INIT_SETUP_FAILED: the layers that stood by then, 1u << enum sandbox_layer */
     union {
         struct hutch_err err;

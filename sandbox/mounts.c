@@ -5,6 +5,7 @@
 #include "sandbox/hostroot.h"
 #include "sandbox/log.h"
 #include "sandbox/overlay.h"
+#include "sandbox/procs.h"
 #include "sandbox/spec.h"
 #include "sandbox/userns.h"
 
@@ -424,6 +425,8 @@ static int build_proc(const struct sandbox_spec *spec, int root, const struct sa
     sources->outer_proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (sources->outer_proc_fd < 0)
         return hutch_err_set(err, errno, "open '/proc'");
+    if (hutch_procs_check_mount(sources->outer_proc_fd, err) < 0)
+        return -1;
     if (make_tmpfs(BARE_PROC_BYTES, BARE_PROC_INODES, 0555, 0, &fd, err) < 0 ||
         hutch_bare_proc_fill(fd, sources->outer_proc_fd, err) < 0 ||
         restrict_mount(fd, EVERY_MOUNT | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0, m->target, err) < 0)

@@ -5,6 +5,7 @@
 #define HUTCH_PROCS_H
 
 #include "sandbox/dents.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -16,8 +17,13 @@ struct procs {
     struct dents dents;
 };
 
-/* Before all others, once, in a sandbox that has no procfs. @fd: of the one around it, the caller's. */
-void hutch_procs_use_outer(int fd);
+/* Before all others, once, in a sandbox that has no procfs. @fd: of the one around it, the caller's. Fails where not all
+ * processes could be seen in it and told from others', as limits would count too little then: it hides processes
+ * (hidepid, proc(5)), does not show the caller, or pidfd_send_signal(2) is forbidden. The caller is process 1. */
+int hutch_procs_use_outer(int fd, struct hutch_err *err);
+
+/* While /proc/self/mountinfo can be read: the part of it that asks for hidepid. */
+int hutch_procs_check_mount(int fd, struct hutch_err *err);
 
 void hutch_procs_open(struct procs *procs);
 void hutch_procs_close(struct procs *procs);

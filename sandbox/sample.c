@@ -34,6 +34,31 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
     return 0;
 }
 
+/* /proc/PID/status without its lines of groups, "Gid:" and "Groups:": an ordinary user's stay with the sandbox, and may
+ * be so many that nothing else would fit. */
+static int read_status(int proc_fd, const char *pid, char *buf, size_t size)
+{
+    char path[96], piece[1024], before = '\n';
+    auto_fd fd = -1;
+    size_t len = 0;
+    bool is_left_out = false;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%s/status", pid);
+    fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    while ((n = TEMP_FAILURE_RETRY(read(fd, piece, sizeof(piece)))) > 0)
+        for (ssize_t i = 0; i < n; before = piece[i++]) {
+            if (before == '\n')
+                is_left_out = piece[i] == 'G';
+            if (!is_left_out && len < size - 1)
+                buf[len++] = piece[i];
+        }
+    buf[len] = '\0';
+    return n < 0 ? -1 : 0;
+}
+
 /* How much CPU time one sample may take: code inside can make counting as expensive as it likes. By then the sample is
  * cut short. CPU time and not the clock, which goes on while init waits for a busy host. */
 #define SAMPLE_MAX_CPU_MS 250
@@ -143,7 +168,7 @@ static void note_denial(struct sampler *s, const char *pid)
     char buf[4096];
 
     if ((errno == EACCES || errno == EPERM) &&
-        read_text(s->procs.fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:"))
+        read_status(s->procs.fd, pid, buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:"))
         s->sum->is_hidden = true;
 }
 
@@ -170,7 +195,7 @@ static uint64_t resident_of(int proc_fd, const char *pid, bool leave_out_shmem)
 {
     char buf[4096];
 
-    if (read_text(proc_fd, pid, "status", buf, sizeof(buf)) < 0)
+    if (read_status(proc_fd, pid, buf, sizeof(buf)) < 0)
         return 0;
     has_ignored |= ignores_children(buf);
     return field_of(buf, "\nRssAnon:") + field_of(buf, "\nVmPTE:") +
@@ -183,7 +208,7 @@ static uint64_t share_of(int proc_fd, const char *pid, bool leave_out_shmem)
     char buf[4096];
     uint64_t tables;
 
-    if (read_text(proc_fd, pid, "status", buf, sizeof(buf)) < 0)
+    if (read_status(proc_fd, pid, buf, sizeof(buf)) < 0)
         return 0;
     tables = field_of(buf, "\nVmPTE:");
     if (read_text(proc_fd, pid, "smaps_rollup", buf, sizeof(buf)) < 0 || !strstr(buf, "\nPss_Anon:"))
@@ -200,7 +225,7 @@ static bool has_memory(int proc_fd, const char *pid)
 {
     char buf[4096];
 
-    return read_text(proc_fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:");
+    return read_status(proc_fd, pid, buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:");
 }
 
 /* Whether its memory is that of a process which was counted. @path: its directory, or that of a thread that lives, as

@@ -436,7 +436,7 @@ static void note_waived(struct sandbox *sb, const struct init_waived *waived)
 }
 
 /* A sandbox that was not finished has what it had by then. The namespaces are clone(2)'s, and the rest is what init's
- * message says, or nothing where there is none. */
+ * message says. */
 static void note_unfinished(struct sandbox *sb, uint32_t built)
 {
     static const enum sandbox_layer late[] = {
@@ -468,10 +468,11 @@ int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_
         hutch_fd_closep(ret_fd);
         return hutch_err_set(err, e, "hear from the sandbox's init");
     }
+    if (ret->kind == INIT_STARTED || ret->kind == INIT_EXEC_FAILED || ret->kind == INIT_READY ||
+        ret->kind == INIT_SETUP_FAILED)
+        note_waived(sb, &ret->waived);
     if (ret->kind == INIT_SETUP_FAILED)
         note_unfinished(sb, ret->built);
-    else if (ret->kind == INIT_STARTED || ret->kind == INIT_EXEC_FAILED || ret->kind == INIT_READY)
-        note_waived(sb, &ret->waived);
     return 1;
 }
 

@@ -6,6 +6,7 @@
 #include "sandbox/landlock.h"
 #include "sandbox/log.h"
 #include "sandbox/netns.h"
+#include "sandbox/procs.h"
 #include "sandbox/spec.h"
 
 #include <fcntl.h>
@@ -102,12 +103,12 @@ int hutch_step_enter_cgroup_ns(struct init_job *job, struct hutch_err *err)
 
 int hutch_step_build_mounts(struct init_job *job, struct hutch_err *err)
 {
-    if (hutch_mounts_build(job->spec, &job->ids, &job->sources, err) < 0)
-        return -1;
+    int rc = hutch_mounts_build(job->spec, &job->ids, &job->sources, err);
+
     job->waived.shares_inodes = job->sources.shares_inodes;
     job->waived.overlay_errnum = job->sources.overlay_errnum;
     job->waived.proc_errnum = job->sources.proc_errnum;
-    return 0;
+    return rc;
 }
 
 /* Optional: where it cannot be, the file stays the host's, as it is without a limit. */
@@ -227,6 +228,11 @@ int hutch_step_close_inherited(struct init_job *job, struct hutch_err *err)
     if (syscall(SYS_close_range, KEEP_COUNT, ~0u, 0) < 0) /* Linux 5.9 */
         return hutch_err_set(err, errno, "close inherited descriptors");
     return 0;
+}
+
+int hutch_step_find_processes(struct init_job *job, struct hutch_err *err)
+{
+    return job->sources.outer_proc_fd < 0 ? 0 : hutch_procs_use_outer(job->sources.outer_proc_fd, err);
 }
 
 int hutch_step_take_seccomp(struct init_job *job, struct hutch_err *err)

@@ -24,6 +24,7 @@ int hutch_step_bound_buffers(struct init_job *job, struct hutch_err *err);
 int hutch_step_raise_loopback(struct init_job *job, struct hutch_err *err);
 int hutch_step_close_inherited(struct init_job *job, struct hutch_err *err);
 int hutch_step_take_seccomp(struct init_job *job, struct hutch_err *err);
+int hutch_step_find_processes(struct init_job *job, struct hutch_err *err);
 int hutch_step_make_ruleset(struct init_job *job, struct hutch_err *err);
 int hutch_step_drop_caps(struct init_job *job, struct hutch_err *err);
 int hutch_step_set_no_new_privs(struct init_job *job, struct hutch_err *err);

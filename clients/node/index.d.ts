@@ -59,7 +59,7 @@ export interface Result {
   timings_ms: { queued: number; prepared: number; run: number; total: number };
   usage: Record<string, number | boolean | null>;
   limits: Record<string, { asked: number | null; enforced_by: string[] }>;
-  /** What the sandbox was: docs/results.md; null where none was made. */
+  /** What the sandbox was: docs/results.md; null where no program ran. */
   level: 'full' | 'no_proc' | null;
   layers: Record<string, { asked: string; active: boolean; detail: string }>;
   /** Of a rich run. */

@@ -229,7 +229,7 @@ static void add_limits(struct text_buffer *t, const struct run_result *r)
 
 const char *hutch_result_level(const struct run_result *r)
 {
-    if (!r->layers[LAYER_USER_NS].is_active)
+    if (r->verdict == HUTCH_SETUP_FAILED || !r->layers[LAYER_USER_NS].is_active)
         return NULL;
     return hutch_level_name(r->layers[LAYER_OWN_PROC].is_active ? LEVEL_FULL : LEVEL_NO_PROC);
 }

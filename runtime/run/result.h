@@ -55,7 +55,7 @@ struct run_result {
     struct run_layer_report layers[LAYER_COUNT];
 };
 
-/* What the sandbox was, by its layers; NULL where none was made. */
+/* What the sandbox was, by its layers; NULL where no program ran. */
 const char *hutch_result_level(const struct run_result *r);
 
 /* An empty result: ok, no exit code, usage unknown. */

@@ -171,6 +171,9 @@ static void hear_init(struct supervisor *s)
         return;
     if (rc <= 0) {
         s->is_init_gone = true;
+        if (s->t_started == 0 && !s->setup_failed) /* without a word: nothing is known to have stood */
+            for (size_t i = 0; i < LAYER_COUNT; i++)
+                s->result->layers[i].is_active = false;
         return;
     }
     if (msg.kind == INIT_STARTED || msg.kind == INIT_EXEC_FAILED || msg.kind == INIT_SETUP_FAILED)

@@ -173,6 +173,36 @@ def test_without_user_namespaces(podman):
     assert {check["name"]: check for check in report["checks"]}["user_namespace"]["fix"]
 
 
+def test_proc_that_hides_processes(podman):
+    """With hidepid a process that made itself unreadable would not be seen at all, and nobody would count it."""
+    result = podman.hutch(["--security-opt", "proc-opts=hidepid=2"], "-c", "print(1)")
+    assert result["verdict"] == "setup_failed" and "hidepid" in result["message"], result["message"]
+
+
+@pytest.mark.parametrize("errnum", [1, 38])
+def test_processes_that_cannot_be_told_apart(podman, errnum):
+    """A filter around hutch that forbids the call by which init tells the sandbox's processes from others."""
+    profile = os.path.join(podman.place, "no-pidfd-%d.json" % errnum)
+    with open(PROFILE, encoding="utf-8") as file:
+        found = json.load(file)
+    for rule in found["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if name != "pidfd_send_signal"]
+    found["syscalls"].append({"names": ["pidfd_send_signal"], "action": "SCMP_ACT_ERRNO", "errnoRet": errnum})
+    with open(profile, "w", encoding="utf-8") as file:
+        json.dump(found, file)
+    result = podman.hutch(["--security-opt", "seccomp=" + profile], "-c", "print(1)")
+    assert result["verdict"] == "setup_failed" and "pidfd_send_signal" in result["message"], result["message"]
+
+
+def test_very_many_groups(podman):
+    """They stand before what tells the numbers of a process."""
+    options = [word for group in range(2000, 2750) for word in ("--group-add", str(group))]
+    path = podman.file("large.py", "import os, time\nfor i in range(4):\n    if os.fork() == 0:\n        kept = b'x' * (60 << 20); "
+                                   "time.sleep(60)\ntime.sleep(60)")
+    result = podman.hutch(options, "--memory", "128M", path)
+    assert result["verdict"] == "out_of_memory", result
+
+
 def test_root_that_cannot_be_mapped(podman):
     """uid 0 of a container without capabilities: the kernel maps it for nobody, and the sentence says what to do."""
     result = podman.hutch(["--cap-drop", "all"], "-c", "print(1)")
@@ -187,7 +217,7 @@ def test_strict_refuses(podman):
     assert result["verdict"] == "setup_failed" and "own_proc" in result["message"] and "partly covered" in result["message"], result
     # What stood by then is told, and nothing that did not.
     active = {layer for layer, state in result["layers"].items() if state["active"]}
-    assert "user_namespace" in active and not active & {"readonly_root", "own_proc", "seccomp", "no_capabilities", "landlock"}, active
+    assert "user_namespace" in active and not active & {"readonly_root", "seccomp", "no_capabilities", "landlock", *FULL}, active
 
 
 def test_doctor_says_the_level(podman):
