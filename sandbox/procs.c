@@ -131,11 +131,11 @@ int hutch_procs_use_outer(int fd, struct hutch_err *err)
 
     level = read_numbers(fd, "self", 0, &pid);
     if (level < 2 || number_inside(fd, "self") != 1)
-        return hutch_err_set(err, 0, "the /proc around hutch does not show the sandbox's processes, and limits could not "
-                                     "be counted there: is it that of another pid namespace?");
+        return hutch_err_set(err, 0, "the /proc around hutch does not show the sandbox's processes, and limits could "
+                                     "not be counted there: is it that of another pid namespace?");
     if (signal_nothing(fd, "self") < 0)
-        return hutch_err_set(err, errno, "tell the sandbox's processes from others by pidfd_send_signal (a filter around "
-                                         "hutch has to allow it)");
+        return hutch_err_set(err, errno, "tell the sandbox's processes from others by pidfd_send_signal (a filter "
+                                         "around hutch has to allow it)");
     outer_fd = fd;
     return 0;
 }

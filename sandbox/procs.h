@@ -17,12 +17,12 @@ struct procs {
     struct dents dents;
 };
 
-/* Before all others, once, in a sandbox that has no procfs. @fd: of the one around it, the caller's. Fails where not all
- * processes could be seen in it and told from others', as limits would count too little then: it hides processes
- * (hidepid, proc(5)), does not show the caller, or pidfd_send_signal(2) is forbidden. The caller is process 1. */
+/* Before all others, once, in a sandbox that has no procfs. @fd: of the one around it, the caller's. The caller is
+ * process 1. Fails where not all processes could be told from others', as limits would count too little then: the
+ * caller is not shown in it, or pidfd_send_signal(2) is forbidden. */
 int hutch_procs_use_outer(int fd, struct hutch_err *err);
 
-/* While /proc/self/mountinfo can be read: the part of it that asks for hidepid. */
+/* The same for a procfs that hides processes, hidepid in proc(5): while /proc/self/mountinfo can be read. */
 int hutch_procs_check_mount(int fd, struct hutch_err *err);
 
 void hutch_procs_open(struct procs *procs);
