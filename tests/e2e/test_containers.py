@@ -76,7 +76,8 @@ class Podman:
 
     def run(self, options, *words, seconds=120):
         store = os.environ.get("HUTCH_HOME") or os.path.join(os.environ["HOME"], ".local/share/hutch")
-        mounts = {"/usr": "/usr", support.TREE: support.TREE, os.path.dirname(support.HUTCH): os.path.dirname(support.HUTCH)}
+        prefix = os.path.dirname(os.path.dirname(os.path.realpath(support.HUTCH)))  # where its policies are, too
+        mounts = {"/usr": "/usr", support.TREE: support.TREE, prefix: prefix}
         data = os.environ.get("HUTCH_TEST_DATA")
         if data and os.path.isdir(data):
             mounts[data] = data

@@ -262,13 +262,16 @@ def test_layers_in_the_pod(tmp_path):
 
 
 def test_without_the_uncovered_proc(tmp_path):
-    """procMount: Default is refused by hutch, with a sentence; nothing runs with less."""
+    """procMount: Default. Single programs run at the level no_proc; an engine, and so a server, is refused with a sentence."""
     needs_user()
     words = surroundings(tmp_path, covered=True, profile=shipped())
-    done = inside(words, support.HUTCH, "run", "--image", "minimal", "-c", "print(6 * 7)")
-    assert done.returncode == 125 and done.stdout == "" and done.stderr.startswith("hutch: "), done
+    done = inside(words, support.HUTCH, "run", "--image", "minimal", "--json", "-c", "print(6 * 7)")
+    result = json.loads(done.stdout)
+    assert (result["verdict"], result["level"], result["stdout"]) == ("ok", "no_proc", "42\n"), done.stdout
+    done = inside(words, support.HUTCH, "run", "--image", "minimal", "--warm", "-c", "print(6 * 7)")
+    assert done.returncode == 125 and done.stdout == "" and "partly covered" in done.stderr, done
     done = inside(words, support.HUTCH, "doctor", "--json")
-    assert done.returncode == 2 and {"fresh_proc": "missing"}.items() <= {one["name"]: one["status"] for one in json.loads(done.stdout)["checks"]}.items()
+    assert done.returncode == 1 and {"fresh_proc": "degraded"}.items() <= {one["name"]: one["status"] for one in json.loads(done.stdout)["checks"]}.items()
 
 
 def test_without_user_namespaces(tmp_path):
