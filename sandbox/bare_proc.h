@@ -8,8 +8,6 @@
 
 #include "sandbox/err.h"
 
-#include <stdint.h>
-
 #define BARE_PROC_BYTES  (2u << 20) /* of the file system that it fits in … */
 #define BARE_PROC_INODES 64         /* … files, directories and names */
 

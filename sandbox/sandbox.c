@@ -425,14 +425,11 @@ static void note_waived(struct sandbox *sb, const struct init_waived *waived)
     if (waived->shares_inodes)
         waive(e, LAYER_OWN_INODES, "an overlay cannot be mounted", waived->overlay_errnum);
     if (waived->proc_errnum)
-        waive(e, LAYER_OWN_PROC, "the /proc around hutch is partly covered",
-              waived->proc_errnum);
+        waive(e, LAYER_OWN_PROC, "the /proc around hutch is partly covered", waived->proc_errnum);
     if (waived->host_name_errnum)
-        waive(e, LAYER_HOST_NAME, "that of the container around hutch",
-              waived->host_name_errnum);
+        waive(e, LAYER_HOST_NAME, "that of the container around hutch", waived->host_name_errnum);
     if (waived->buffers_errnum)
-        waive(e, LAYER_NET_BUFFERS, "/proc/sys/net cannot be written",
-              waived->buffers_errnum);
+        waive(e, LAYER_NET_BUFFERS, "/proc/sys/net cannot be written", waived->buffers_errnum);
 }
 
 /* A sandbox that was not finished has what it had by then. The namespaces are clone(2)'s, and the rest is what init's

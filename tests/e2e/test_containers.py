@@ -120,13 +120,13 @@ class Podman:
 @pytest.fixture(scope="module")
 def podman():
     if not shutil.which("podman") or not shutil.which("runc"):
-        pytest.skip("podman, or runc, is not installed (apt-get install podman runc)")
+        support.miss("apt: podman, or runc, is not installed")
     made = Podman()
     made.file("empty.py", "")
     done = made.run([], "true")
     if done.returncode:
         made.close()
-        pytest.skip("podman starts no container here: " + done.stderr.strip()[-300:])
+        support.miss("podman starts no container here: " + done.stderr.strip()[-300:])
     yield made
     made.close()
 
