@@ -1,6 +1,7 @@
 #include "runtime/azure/files.h"
 
 #include "runtime/azure/session.h"
+#include "runtime/gateway/await_files.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_view.h"
@@ -164,7 +165,7 @@ static void begin(struct exchange *x, bool makes, void (*go)(struct exchange *x,
     struct gateway_session *session = hutch_azure_find(x, makes);
 
     if (session)
-        hutch_azure_with_files(x, session, go);
+        hutch_await_files(x, session, go);
 }
 
 void hutch_azure_list(struct exchange *x)

@@ -45,8 +45,5 @@ bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret);
 /* The session that it names, in a version that is known; made, if @makes and there is none. NULL: the exchange was
  * refused. */
 struct gateway_session *hutch_azure_find(struct exchange *x, bool makes);
-/* Calls @go with the exchange when the session has files: at once, or later. */
-void hutch_azure_with_files(struct exchange *x, struct gateway_session *session,
-                            void (*go)(struct exchange *x, struct gateway_session *session));
 
 #endif

@@ -36,7 +36,7 @@ static void free_uploads(struct exchange *x)
     free(u->absolute);
 }
 
-/* What is not below /home/user is opened by the sandbox, and the rest of the body waits for that. */
+/* What is not below /home/user is opened by the sandbox. The rest of the body waits for what is opened later. */
 static int begin_file(struct uploads *u, const char *path)
 {
     struct exchange *x = u->x;
@@ -52,12 +52,11 @@ static int begin_file(struct uploads *u, const char *path)
     else if (!u->absolute)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
     else if ((name = hutch_e2b_path_in_data(u->absolute)))
-        return hutch_upload_begin(&u->file, x, session, name);
-    else if (hutch_upload_begin_inside(&u->file, x, session, u->absolute, 0) == 0) {
-        u->multipart.stops = true;
-        return 0;
-    }
-    return -1;
+        hutch_upload_begin(&u->file, x, session, name);
+    else
+        hutch_upload_begin_inside(&u->file, x, session, u->absolute, 0);
+    u->multipart.stops = x->is_held_back;
+    return x->status ? -1 : 0;
 }
 
 static int write_file(struct uploads *u, const char *data, size_t len)

@@ -1,5 +1,6 @@
 #include "runtime/gateway/file_api.h"
 
+#include "runtime/gateway/await_files.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/upload.h"
@@ -17,16 +18,21 @@ static void refuse(struct exchange *x, const struct hutch_error *error)
     hutch_exchange_refuse_error(x, error, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND);
 }
 
-void hutch_file_api_list(struct exchange *x)
+/* The session that the path names, and @go when it has files. */
+static void begin(struct exchange *x, void (*go)(struct exchange *x, struct gateway_session *session))
 {
-    const struct gateway_session *session = hutch_session_api_find(x);
+    struct gateway_session *session = hutch_session_api_find(x);
+
+    if (session)
+        hutch_await_files(x, session, go);
+}
+
+static void list(struct exchange *x, struct gateway_session *session)
+{
     struct text_buffer t = TEXT_BUFFER_INIT;
     struct hutch_error error;
-    auto_free char *files = NULL;
+    auto_free char *files = hutch_session_files(x->server->engine, session->number, &error);
 
-    if (!session)
-        return;
-    files = hutch_session_files(x->server->engine, session->number, &error);
     if (!files) {
         refuse(x, &error);
         return;
@@ -37,29 +43,32 @@ void hutch_file_api_list(struct exchange *x)
     hutch_exchange_answer_json(x, 200, &t);
 }
 
-void hutch_file_api_delete(struct exchange *x)
+void hutch_file_api_list(struct exchange *x)
 {
-    const struct gateway_session *session = hutch_session_api_find(x);
+    begin(x, list);
+}
+
+static void delete_file(struct exchange *x, struct gateway_session *session)
+{
     struct hutch_error error;
 
-    if (!session)
-        return;
     if (hutch_session_delete_file(x->server->engine, session->number, x->params[1], &error) < 0)
         refuse(x, &error);
     else
         hutch_exchange_answer(x, 204, NULL, strdup(""), 0);
 }
 
-void hutch_file_api_download(struct exchange *x)
+void hutch_file_api_delete(struct exchange *x)
 {
-    const struct gateway_session *session = hutch_session_api_find(x);
+    begin(x, delete_file);
+}
+
+static void download(struct exchange *x, struct gateway_session *session)
+{
     struct hutch_error error;
     struct stat st;
-    auto_fd fd = -1;
+    auto_fd fd = hutch_session_open_file(x->server->engine, session->number, x->params[1], O_RDONLY, &error);
 
-    if (!session)
-        return;
-    fd = hutch_session_open_file(x->server->engine, session->number, x->params[1], O_RDONLY, &error);
     if (fd < 0) {
         refuse(x, &error);
         return;
@@ -69,6 +78,11 @@ void hutch_file_api_download(struct exchange *x)
         return;
     }
     hutch_exchange_answer_file(x, hutch_fd_take(&fd), hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
+}
+
+void hutch_file_api_download(struct exchange *x)
+{
+    begin(x, download);
 }
 
 /* ---- upload ---- */
@@ -95,7 +109,7 @@ struct upload *hutch_file_api_create_upload(struct exchange *x)
 
 void hutch_file_api_begin(struct exchange *x)
 {
-    const struct gateway_session *session = hutch_session_api_find(x);
+    struct gateway_session *session = hutch_session_api_find(x);
     struct upload *upload = session ? hutch_file_api_create_upload(x) : NULL;
 
     if (upload)

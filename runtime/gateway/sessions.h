@@ -26,6 +26,7 @@ struct gateway_session {
     double created, last_used; /* seconds since 1970 */
     uint64_t idle_ms, lifetime_ms;
     bool is_closing;           /* nobody finds it any more */
+    bool has_files;            /* they are known to be there (await_files.h) */
     unsigned n_waiting;        /* cells and orders that are not answered */
     uint64_t data_bytes;       /* the limit of its files; HUTCH_NO_LIMIT: none */
     uint64_t n_uploaded;       /* bytes since the last cell, whose end counts what lies there */

@@ -20,12 +20,10 @@ static int set_path(struct upload *u, struct exchange *x, const struct gateway_s
     return -1;
 }
 
-int hutch_upload_begin(struct upload *u, struct exchange *x, const struct gateway_session *session, const char *path)
+static int open_in_data(struct upload *u, struct exchange *x, const struct gateway_session *session)
 {
     struct hutch_error error;
 
-    if (set_path(u, x, session, path) < 0)
-        return -1;
     u->fd = hutch_session_open_file(x->server->engine, session->number, u->path, O_WRONLY, &error);
     u->is_partial = u->fd >= 0;
     if (u->is_partial)
@@ -35,7 +33,7 @@ int hutch_upload_begin(struct upload *u, struct exchange *x, const struct gatewa
     return -1;
 }
 
-/* ---- inside ---- */
+/* ---- what is opened later ---- */
 
 /* The file is there by then, or not at all; then it is given up. */
 static void on_gone(struct exchange *x)
@@ -43,15 +41,69 @@ static void on_gone(struct exchange *x)
     ((struct upload *)x->work)->was_left = true;
 }
 
-static void on_open(void *user, uint64_t number, const struct hutch_path_reply *reply)
+/* The answer to an order of the session, by which the file is to be opened. */
+static void begin_later(struct upload *u, struct exchange *x, struct gateway_session *session)
 {
-    struct upload *u = user;
+    u->x = x;
+    u->opened_in = session;
+    hutch_gateway_sessions_begin(session);
+    hutch_exchange_hold_back(x, on_gone);
+}
+
+static struct exchange *end_later(struct upload *u)
+{
     struct exchange *x = u->x;
 
-    (void)number;
     hutch_gateway_sessions_end(u->opened_in);
     u->x = NULL;
     u->opened_in = NULL;
+    return x;
+}
+
+/* ---- below /mnt/data ---- */
+
+static void on_files(void *user, uint64_t number, const struct hutch_reply *reply)
+{
+    struct upload *u = user;
+    struct gateway_session *session = u->opened_in;
+    struct exchange *x = end_later(u);
+
+    (void)number;
+    session->has_files |= reply->ok;
+    if (!reply->ok || u->was_left) {
+        hutch_upload_end(u);
+        hutch_exchange_refuse(x, GATEWAY_CONFLICT, "the session has no files: %s",
+                              reply->ok ? "the client has left" : reply->message);
+    } else if (open_in_data(u, x, session) == 0) {
+        hutch_exchange_go_on(x);
+    }
+}
+
+int hutch_upload_begin(struct upload *u, struct exchange *x, struct gateway_session *session, const char *path)
+{
+    struct hutch_error error;
+
+    if (set_path(u, x, session, path) < 0)
+        return -1;
+    if (session->has_files)
+        return open_in_data(u, x, session);
+    if (hutch_session_await_files(x->server->engine, session->number, on_files, u, &error) < 0) {
+        hutch_upload_end(u);
+        hutch_exchange_refuse_error(x, &error, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND);
+        return -1;
+    }
+    begin_later(u, x, session);
+    return 0;
+}
+
+/* ---- inside ---- */
+
+static void on_open(void *user, uint64_t number, const struct hutch_path_reply *reply)
+{
+    struct upload *u = user;
+    struct exchange *x = end_later(u);
+
+    (void)number;
     if (!reply->ok) {
         hutch_upload_end(u);
         hutch_exchange_refuse(x, hutch_path_request_error(reply->code), "%s", reply->message);
@@ -81,16 +133,13 @@ int hutch_upload_begin_inside(struct upload *u, struct exchange *x, struct gatew
     options.parents = 1;
     options.mode = mode;
     u->is_inside = true;
-    u->x = x;
-    u->opened_in = session;
     if (hutch_session_open_path(x->server->engine, session->number, path, O_WRONLY | O_CREAT | O_TRUNC, &options,
                                 &error) < 0) {
         hutch_upload_end(u);
         hutch_exchange_refuse_error(x, &error, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND);
         return -1;
     }
-    hutch_gateway_sessions_begin(session);
-    hutch_exchange_hold_back(x, on_gone);
+    begin_later(u, x, session);
     return 0;
 }
 

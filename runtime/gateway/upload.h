@@ -24,10 +24,11 @@ struct upload {
 };
 #define UPLOAD_INIT { .path = NULL, .fd = -1 }
 
-/* -1: the exchange is refused. @path: below /mnt/data. */
-int hutch_upload_begin(struct upload *u, struct exchange *x, const struct gateway_session *session, const char *path);
-/* The same for @path inside; directories on the way are made. The rest of the body is held back until it is open, and
- * what cannot be opened refuses the exchange later. @u is of the exchange's work, whose first member it is. */
+/* -1: the exchange is refused. @path: below /mnt/data. In a session that has no files yet the rest of the body is held
+ * back until it has, and what cannot be opened refuses the exchange later. @u is of the exchange's work, whose first
+ * member it is. */
+int hutch_upload_begin(struct upload *u, struct exchange *x, struct gateway_session *session, const char *path);
+/* The same for @path inside, always later; directories on the way are made. */
 int hutch_upload_begin_inside(struct upload *u, struct exchange *x, struct gateway_session *session, const char *path,
                               unsigned mode);
 /* -1: the exchange is refused, and the file is given up. */

@@ -357,9 +357,20 @@ static struct session *find_files(struct hutch_engine *engine, uint64_t id, stru
     }
     if (s->data.dirfd >= 0)
         return s;
-    hutch_err_set(&err, 0, "the session is not ready: its files are there when it has a sandbox");
+    hutch_err_set(&err, 0, "the session has no sandbox yet: its files are there when it has");
     hutch_engine_tell(error, &err, EAGAIN);
     return NULL;
+}
+
+int hutch_session_await_files(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
+                              struct hutch_error *error)
+{
+    struct session *s = hutch_engine_find_session(engine, id, error);
+    struct hutch_err err = { 0 };
+
+    if (!s)
+        return -1;
+    return hutch_data_waits_add(s, on_reply, user, &err) < 0 ? hutch_engine_tell(error, &err, 0) : 0;
 }
 
 char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)

@@ -295,6 +295,8 @@ static int start(struct engine_run *run, struct hutch_err *err)
 
     if (hutch_session_data_take(&s->data, run, on_greedy, s, err) < 0)
         return -1;
+    if (hutch_data_waits_any(s))
+        hutch_session_ask_for_work(s);
     memcpy(limits, run->limits, sizeof(limits));
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
         limits[ours[i]] = 0;
@@ -373,6 +375,7 @@ static void refuse(struct engine_run *run, const struct hutch_err *why)
     hutch_processes_refuse(s, s->why);
     hutch_paths_lose(s, s->why);
     hutch_paths_refuse(s, s->why);
+    hutch_data_waits_refuse(s, s->why);
     hutch_dir_watches_lose(s, s->why);
 }
 
@@ -483,6 +486,7 @@ static void die(struct engine_run *run, bool has_files)
                            s->why);
         hutch_processes_refuse(s, s->why);
         hutch_paths_refuse(s, s->why);
+        hutch_data_waits_refuse(s, s->why);
     }
     hutch_processes_lose(s, s->is_restarting ? "the session was restarted" : s->why);
     hutch_paths_lose(s, s->is_restarting ? "the session was restarted" : s->why);
@@ -525,6 +529,7 @@ void hutch_session_begin_restart(struct session *s)
     hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
     hutch_processes_refuse(s, "the session was restarted");
     hutch_paths_refuse(s, "the session was restarted");
+    hutch_data_waits_refuse(s, "the session was restarted");
     if (s->run->slot && s->run->slot->state >= SLOT_RUNNING) {
         s->is_restarting = true; /* a cell that ends just now still says what it found */
         hutch_session_kill_interpreter(s);
@@ -565,6 +570,7 @@ void hutch_session_free(struct session *s)
         }
     hutch_processes_done(&s->processes);
     hutch_paths_done(&s->paths);
+    hutch_data_waits_done(&s->data_waits);
     hutch_dir_watches_drop(s);
     drop_interpreter(s);
     hutch_look_cancel(&s->look);
@@ -629,6 +635,8 @@ static void end(struct session *s)
     hutch_paths_lose(s, s->why);
     hutch_paths_refuse(s, s->why);
     hutch_paths_work(s);
+    hutch_data_waits_refuse(s, s->why);
+    hutch_data_waits_work(s);
     hutch_dir_watches_lose(s, s->why);
     hutch_dir_watches_work(s);
     TAILQ_REMOVE(&sessions->list, s, link);
@@ -645,7 +653,7 @@ static void end(struct session *s)
 /* For a sandbox that it has not got. */
 static bool has_work(const struct session *s)
 {
-    return !TAILQ_EMPTY(&s->orders) || hutch_processes_wait(s) || hutch_paths_wait(s);
+    return !TAILQ_EMPTY(&s->orders) || hutch_processes_wait(s) || hutch_paths_wait(s) || hutch_data_waits_any(s);
 }
 
 void hutch_sessions_work(struct sessions *sessions)
@@ -659,6 +667,7 @@ void hutch_sessions_work(struct sessions *sessions)
             hutch_session_answer_doomed(s);
         hutch_processes_work(s);
         hutch_paths_work(s);
+        hutch_data_waits_work(s);
         hutch_dir_watches_work(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
         if (s->is_closing) {
@@ -684,7 +693,7 @@ bool hutch_sessions_have_orders(const struct sessions *sessions)
 
     TAILQ_FOREACH(s, &sessions->list, link)
         if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed) || !TAILQ_EMPTY(&s->cancelled) || hutch_processes_wait(s) ||
-            hutch_paths_wait(s))
+            hutch_paths_wait(s) || hutch_data_waits_any(s))
             return true;
     return false;
 }
@@ -850,6 +859,7 @@ struct session *hutch_session_create(struct sessions *sessions, struct hutch_err
     hutch_checkpoints_init(&s->checkpoints);
     hutch_processes_init(&s->processes);
     hutch_paths_init(&s->paths);
+    hutch_data_waits_init(&s->data_waits);
     if (hutch_interpreter_make_token(s->token, err) == 0)
         return s;
     free(s);

@@ -9,6 +9,7 @@
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/contexts.h"
 #include "runtime/session/data.h"
+#include "runtime/session/data_wait.h"
 #include "runtime/session/dir_watch.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
@@ -147,6 +148,7 @@ struct session {
     struct session_pause pause;
     struct processes processes;
     struct paths paths;
+    struct data_waits data_waits;
     bool has_no_interpreter;   /* its worker only makes processes */
 };
 

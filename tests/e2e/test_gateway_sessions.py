@@ -214,6 +214,25 @@ def test_what_is_no_file(session, make):
     assert session.ask("GET", "/files/x").status in (400, 404)
 
 
+def test_files_before_the_first_sandbox(server):
+    """They wait for it: more sessions at once than sandboxes are prepared."""
+    asked = [("PUT", "/files/d/f", b"x" * 100000, 201), ("GET", "/files", None, 200), ("GET", "/files/f", None, 404), ("DELETE", "/files/f", None, 404)]
+    opened = []
+    for method, path, body, status in asked * 3:
+        opened.append(Session(server))
+        answer = opened[-1].ask(method, path, body)
+        assert answer.status == status, (method, path, answer.body)
+        if method == "GET" and status == 200:
+            assert answer.json == {"files": []}
+    assert opened[0].value("open('d/f').read() == 'x' * 100000") == "True"
+    opened.append(Session(server))
+    for head in (b"PUT %s/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"GET %s/files HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        with server.connect() as sock:  # and leaves
+            sock.sendall(head % opened[-1].path.encode())
+    for session in opened:
+        session.close()
+
+
 def test_upload_that_breaks_off_leaves_nothing(server, session):
     session.cell("pass")
     with server.connect() as sock:

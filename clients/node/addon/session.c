@@ -258,6 +258,13 @@ static int order_checkpoint(struct engine *e, uint64_t session, uint64_t which, 
     return hutch_session_checkpoint(e->engine, session, on_reply, p, err);
 }
 
+static int order_await_files(struct engine *e, uint64_t session, uint64_t which, struct pending *p,
+                             struct hutch_error *err)
+{
+    (void)which;
+    return hutch_session_await_files(e->engine, session, on_reply, p, err);
+}
+
 static int order_rollback(struct engine *e, uint64_t session, uint64_t which, struct pending *p,
                           struct hutch_error *err)
 {
@@ -285,6 +292,7 @@ static int order_drop(struct engine *e, uint64_t session, uint64_t which, struct
     {                                                                      \
         return order(env, info, order_##name);                             \
     }
+ORDER(await_files)
 ORDER(checkpoint)
 ORDER(rollback)
 ORDER(fork)
@@ -297,5 +305,6 @@ const struct function hutch_node_session_functions[] = {
     { "pause", pause_session },      { "resume", resume_session },      { "setLifetime", set_lifetime },
     { "info", get_info },            { "checkpoint", give_checkpoint }, { "rollback", give_rollback },
     { "fork", give_fork },           { "switch", give_switch },         { "drop", give_drop },
+    { "awaitFiles", give_await_files },
     { NULL, NULL },
 };

@@ -2,7 +2,6 @@
 
 const path = require('node:path');
 const { StringDecoder } = require('node:string_decoder');
-const { setTimeout: sleep } = require('node:timers/promises');
 
 const { HutchError, libraryRefusal, notSupported } = require('./errors.js');
 const { download, upload } = require('./library_files.js');
@@ -131,15 +130,10 @@ class LibraryTransport {
   }
 
   /** One for files, which are there when the session has got its first sandbox. */
-  async #atFiles({ abortSignal }, name, session, ...args) {
-    for (;; await sleep(2, undefined, { signal: abortSignal })) {
-      const isOpening = JSON.parse(this.#tell('info', session)).state === 'opening';
-      try {
-        return this.#tell(name, session, ...args);
-      } catch (error) {
-        if (error.cause?.code !== 'EAGAIN' || !isOpening) throw error;
-      }
-    }
+  async #atFiles(call, name, session, ...args) {
+    if (!session.hasFiles) await this.#order(call, 'awaitFiles', session);
+    session.hasFiles = true;
+    return this.#tell(name, session, ...args);
   }
 
   /** One that is answered later, as (kind, text): begin(onAnswer) returns the number by which cancel() takes it

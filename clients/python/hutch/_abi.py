@@ -285,6 +285,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_process_resize": (c_int, (ENGINE, SESSION, c_uint64, c_uint, c_uint, ERROR)),
     "hutch_process_hold": (c_int, (ENGINE, SESSION, c_uint64, c_int, ERROR)),
     "hutch_session_processes": (c_void_p, (ENGINE, SESSION, ERROR)),
+    "hutch_session_await_files": (c_int, (ENGINE, SESSION) + ORDER),
     "hutch_session_files": (c_void_p, (ENGINE, SESSION, ERROR)),
     "hutch_session_open_file": (c_int, (ENGINE, SESSION, c_char_p, c_int, ERROR)),
     "hutch_session_delete_file": (c_int, (ENGINE, SESSION, c_char_p, ERROR)),

@@ -337,7 +337,7 @@ class Core:
         return found
 
     def order(self, owner: Owner, name: str, session: int, *args: Any) -> None:
-        """checkpoint, rollback, fork, switch, drop, reset_context, drop_context, ask."""
+        """checkpoint, rollback, fork, switch, drop, reset_context, drop_context, ask, await_files."""
         handle = self.check()
         key = self.register(owner)
         function = getattr(self.library, "session_" + name)

@@ -209,6 +209,13 @@ class BlockingSession:
     def _do(self, do: Callable[[], Any]) -> Any:
         return self._call(lambda _session: do())
 
+    def _with_files(self, do: Callable[[Session], T]) -> T:
+        async def call(session: Session) -> T:
+            await session.files_ready()
+            return do(session)
+        found: T = self._call(call)
+        return found
+
     def run(self, code: Text, *, on_output: Optional[OnOutput] = None, on_input: Optional[OnInput] = None,
             **options: Any) -> CellResult:
         return self._call(lambda session: session.run(code, on_output=on_output, on_input=on_input, **options))
@@ -302,10 +309,10 @@ class BlockingSession:
         return BlockingWatch(self._do, self._call(lambda session: session.watch(path)))
 
     def files(self) -> List[FileEntry]:
-        return self._call(lambda session: session.files())
+        return self._with_files(lambda session: session.files())
 
     def open_file(self, name: Path, mode: str = "rb") -> BinaryIO:
-        return self._call(lambda session: session.open_file(name, mode))
+        return self._with_files(lambda session: session.open_file(name, mode))
 
     def upload(self, name: Path, content: Union[Text, BinaryIO]) -> None:
         self._call(lambda session: session.upload(name, content))
@@ -314,7 +321,7 @@ class BlockingSession:
         return self._call(lambda session: session.download(name, to, max_bytes))
 
     def delete_file(self, name: Path) -> None:
-        self._call(lambda session: session.delete_file(name))
+        self._with_files(lambda session: session.delete_file(name))
 
     def close(self) -> Ended:
         return self._call(lambda session: session.close())

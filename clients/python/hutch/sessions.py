@@ -17,7 +17,7 @@ from ._core import Owner
 from .errors import BusyError, ClosedError, EngineError, NotFoundError
 from .options import Path, Text, make_cell, make_process, make_question, milliseconds, source
 from .results import CellResult, Ended, FileEntry, Output, ProcessEnd, Reply
-from .session_paths import SessionPaths
+from .session_paths import PathOrder, SessionPaths
 from .tools import ANSWER_SECONDS, Tools, call, encode, encode_error, names
 
 if TYPE_CHECKING:
@@ -299,6 +299,7 @@ class Session(SessionPaths):
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._queue: Deque[Pending] = collections.deque()
+        self._has_files = False
         self._ended: "asyncio.Future[Ended]" = asyncio.get_running_loop().create_future()
         self.id = 0
 
@@ -480,6 +481,19 @@ class Session(SessionPaths):
 
     # --- files below /mnt/data; names are relative, and no link is followed
 
+    async def files_ready(self) -> None:
+        """Waits until they are there, which they are from the session's first sandbox on. `upload()` and `download()`
+        do so by themselves; the others are done at once, and raise `BusyError` before."""
+        if self._has_files:
+            return
+        self._check()
+        wait = PathOrder()  # it is no order of the queue
+        self._engine._core.order(wait, "await_files", self.id)
+        is_ok, message, *_ = await wait.future
+        if not is_ok:
+            raise EngineError(message)
+        self._has_files = True
+
     def files(self) -> List[FileEntry]:
         self._check()
         return [FileEntry.from_json(entry) for entry in self._engine._core.files(self.id)]
@@ -496,12 +510,14 @@ class Session(SessionPaths):
     async def upload(self, name: Path, content: Union[Text, BinaryIO]) -> None:
         """Writes a file: a text, bytes, or what is left of a binary file."""
         reader = content if hasattr(content, "read") else io.BytesIO(source(content))
+        await self.files_ready()
         await asyncio.get_running_loop().run_in_executor(None, _copy, reader, self.open_file(name, "wb"))
 
     async def download(self, name: Path, to: Optional[BinaryIO] = None, max_bytes: int = 1 << 30) -> bytes:
         """The contents of a file; with @to they are written there, and nothing is returned. A file of more than
         @max_bytes is an error, as its owner inside may write on while it is read."""
         gathered = io.BytesIO()
+        await self.files_ready()
         await asyncio.get_running_loop().run_in_executor(None, _copy, self.open_file(name),
                                                          gathered if to is None else to, max_bytes)
         return gathered.getvalue()

@@ -1,6 +1,9 @@
 /* test_sessions.c - cells and checkpoints of a session while calls of libc fail. */
 #include "tests/unit/lib/passages.h" /* the first: it makes calls of libc fail */
 
+#include "sandbox/fd.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,8 +16,8 @@ static struct {
     unsigned answers;
     bool is_ok;
     char said[64], message[256], lost[64];
-} orders[4];
-enum { FIRST_CELL, CHECKPOINT, SECOND_CELL, ROLLBACK };
+} orders[5];
+enum { FILES, FIRST_CELL, CHECKPOINT, SECOND_CELL, ROLLBACK };
 
 static void on_cell(void *user, uint64_t session, const struct hutch_cell_result *r)
 {
@@ -42,6 +45,8 @@ static int give_order(struct lair *p, uint64_t id, size_t i, struct hutch_error 
 {
     struct hutch_cell cell;
 
+    if (i == FILES)
+        return hutch_session_await_files(p->engine, id, on_reply, (void *)i, error);
     if (i == CHECKPOINT)
         return hutch_session_checkpoint(p->engine, id, on_reply, (void *)i, error);
     if (i == ROLLBACK)
@@ -120,10 +125,52 @@ static void test_failpoints_of_a_session(void **state)
     try_each_call(*state, &passage);
 }
 
+/* Those who wait are told when there is a sandbox, and when there will be none. */
+static void test_files_are_waited_for(void **state)
+{
+    struct hutch_session_options options;
+    struct lair *p = *state;
+    struct hutch_error error;
+    uint64_t id;
+
+    for (size_t is_closed = 0; is_closed < 2; is_closed++) {
+        open_engine(p, "lives");
+        memset(orders, 0, sizeof(orders));
+        memset(&last_word, 0, sizeof(last_word));
+        hutch_session_options_init(&options);
+        options.on_end = on_end;
+        assert_int_equal(hutch_session_open(p->engine, &options, &id, &error), 0);
+        assert_true(hutch_session_open_file(p->engine, id, "file", O_WRONLY, &error) < 0 && error.code == EAGAIN);
+        for (size_t i = 0; i < 64; i++)
+            assert_int_equal(hutch_session_await_files(p->engine, id, on_reply, (void *)FILES, &error), 0);
+        assert_int_equal(hutch_session_await_files(p->engine, id, on_reply, (void *)FILES, &error), -1);
+        assert_int_equal(error.code, EAGAIN);
+        assert_int_equal(orders[FILES].answers, 0);
+        if (is_closed)
+            assert_int_equal(hutch_session_close(p->engine, id), 1);
+        while (orders[FILES].answers < 64)
+            turn(p);
+        assert_int_equal(orders[FILES].is_ok, !is_closed);
+        assert_string_equal(orders[FILES].message, is_closed ? "the session was closed" : "");
+        if (!is_closed) {
+            auto_fd fd = hutch_session_open_file(p->engine, id, "file", O_WRONLY, &error);
+
+            assert_true(fd >= 0);
+            assert_int_equal(hutch_session_close(p->engine, id), 1);
+        }
+        while (last_word.ends == 0)
+            turn(p);
+        assert_int_equal(hutch_session_await_files(p->engine, id, on_reply, (void *)FILES, &error), -1);
+        assert_int_equal(error.code, ENOENT);
+        close_engine(p);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_failpoints_of_a_session, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_files_are_waited_for, set_up, tear_down),
     };
 
     begin_program(argc, argv);
