@@ -39,7 +39,7 @@
 
 EXPORT int hutch_zygote_serve(char *text, size_t size);
 EXPORT int hutch_zygote_ready(const char *missing);
-void hutch_zygote_measure(void);
+void hutch_zygote_measure(bool is_more);
 EXPORT void hutch_zygote_be_born(void);
 EXPORT int hutch_worker_ready(void);
 
@@ -427,8 +427,9 @@ EXPORT void hutch_zygote_be_born(void)
 
 static uint64_t memory;
 
-/* Of what was loaded: before it is moved into a file, which is the memory of no process (freeze.c). */
-void hutch_zygote_measure(void)
+/* Before memory is moved into a file, which is the memory of no process (freeze.c). @is_more: some was moved before, and
+ * counts besides. */
+void hutch_zygote_measure(bool is_more)
 {
     char text[128];
     auto_fd fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -440,7 +441,7 @@ void hutch_zygote_measure(void)
     strtoul(p, &p, 10);
     resident = strtoul(p, &p, 10);
     of_files = strtoul(p, &p, 10);
-    memory = (resident - of_files) * (uint64_t)sysconf(_SC_PAGESIZE);
+    memory = (is_more ? memory : 0) + (resident - of_files) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Tells the engine that this zygote has imported what it was to, but for @missing, one name a line. */

@@ -32,7 +32,7 @@
 /* helper.c and, where there is one, freeze.c */
 int hutch_zygote_serve(char *text, size_t size);
 int hutch_zygote_ready(const char *missing);
-void hutch_zygote_measure(void);
+void hutch_zygote_measure(bool is_more);
 void hutch_zygote_be_born(void);
 int hutch_zygote_freeze(void) WEAK;
 int hutch_worker_ready(void);
@@ -227,11 +227,20 @@ static void tidy_heap(void)
         malloc_trim(0);
 }
 
+/* @is_again: some was moved before, and this is what the process has written to since. False: nothing was moved. */
+static bool move_memory(bool is_again)
+{
+    hutch_zygote_measure(is_again);
+    hutch_guards_note(false);
+    return hutch_zygote_freeze && hutch_zygote_freeze() == 0;
+}
+
 /* Returns the environment, as it stands in a job. */
 static PyObject *load_modules(const struct pyobjects *py, const char *text)
 {
     PyObject *report = PyObject_CallFunction(py->load, "y", text), *environment = NULL;
     const char *lines = report ? PyUnicode_AsUTF8(report) : NULL;
+    bool is_moved;
 
     if (!lines) {
         end_with_exception();
@@ -239,14 +248,13 @@ static PyObject *load_modules(const struct pyobjects *py, const char *text)
         hutch_zygote_ready(lines);
         _exit(1);
     }
-    hutch_zygote_measure();
-    hutch_guards_note(false);
-    if (hutch_zygote_freeze)
-        hutch_zygote_freeze();
+    is_moved = move_memory(false);
     environment = PyObject_CallFunction(py->use_again, NULL);
     if (!environment)
         end_with_exception();
     tidy_heap();
+    if (is_moved)
+        move_memory(true);
     note_dispositions();
     hutch_guards_note(true);
     if (hutch_zygote_ready(lines) < 0)

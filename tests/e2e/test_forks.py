@@ -22,6 +22,7 @@ WARM_UP = """
 import atexit, concurrent.futures, logging, os, random, signal, sqlite3, ssl, sys, tempfile, threading, uuid
 import numpy as np
 random.random(); random.gauss(0, 1); np.random.rand(); np.random.normal(); uuid.uuid4(); ssl.RAND_bytes(8)
+import ctypes; assert ctypes.CDLL("libcrypto.so.3").RAND_priv_bytes(ctypes.create_string_buffer(8), 8) == 1
 sqlite3.connect(":memory:").execute("select random()").fetchone()
 tempfile.gettempdir(); next(tempfile._get_candidate_names())
 logging.getLogger("zygote").addHandler(logging.NullHandler())
@@ -87,6 +88,24 @@ import decimal
 look["decimal"] = decimal.getcontext().prec
 look["hash"] = hash("hutch"), hash(b"hutch")
 look["address"] = id(operators)
+
+import ctypes
+crypto = ctypes.CDLL("libcrypto.so.3")  # the one that ssl has loaded
+def draw():
+    private = ctypes.create_string_buffer(8)
+    assert crypto.RAND_priv_bytes(private, 8) == 1
+    return ssl.RAND_bytes(8) + private.raw
+def draw_in_a_fork():
+    ours, theirs = os.pipe()
+    if os.fork() == 0:
+        os.write(theirs, draw())
+        os._exit(0)
+    os.close(theirs)
+    with open(ours, "rb") as pipe:
+        drawn = pipe.read()
+    os.wait()
+    return drawn
+look["OpenSSL"] = [drawn.hex() for drawn in (draw_in_a_fork(), draw_in_a_fork(), draw())]
 
 import logging
 look["time"] = time.time(), time.monotonic(), time.process_time(), logging.LogRecord("n", 1, "p", 1, "m", (), None).relativeCreated
@@ -189,6 +208,12 @@ NAMES = ("random", "gauss", "getrandbits", "state", "numpy", "numpy normal", "nu
 def test_no_two_workers_draw_the_same(answers, name):
     values = [found[name] for found in all_of(answers, "random")]
     assert len(set(values)) == WORKERS
+
+
+def test_openssl_draws_nothing_twice(answers):
+    """Neither the public nor the private generator, of workers whose zygote has used both, and of their own forks."""
+    drawn = [text[i : i + 16] for found in all_of(answers, "OpenSSL") for text in found for i in (0, 16)]
+    assert len(drawn) == len(set(drawn)) == WORKERS * 6
 
 
 def test_the_numbers_are_spread_evenly(answers):

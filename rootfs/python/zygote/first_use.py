@@ -1,6 +1,6 @@
 # Much of what a library does, it does slower the first time: it imports the rest of itself, fills caches, compiles
 # expressions. Done once in the zygote, no worker has to. Nothing here may leave a trace that a program could notice,
-# nor draw random numbers, start threads, or open files that stay open.
+# nor draw random numbers from a generator that workers do not renew, start threads, or open files that stay open.
 
 PYTHON = """
 import io, sys
@@ -17,6 +17,14 @@ except ZeroDivisionError:
         sys.__excepthook__(*sys.exc_info())
     finally:
         sys.stderr = stderr
+"""
+
+# OpenSSL loads its provider, fetches all algorithms and makes its generators. Each worker has these take new seeds
+# (renew.py).
+SSL = """
+import ssl
+ssl.RAND_add(bytes(32), 0.0)
+ssl.RAND_bytes(8)
 """
 
 JSON = """
@@ -87,6 +95,7 @@ plt.close("all")
 # What is there, and what to do with it. The first is the interpreter itself.
 EXERCISES = [
     ("builtins", PYTHON),
+    ("ssl", SSL),
     ("json", JSON),
     ("numpy", NUMPY),
     ("pandas", PANDAS),
