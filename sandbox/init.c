@@ -150,6 +150,14 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r, int *r
     return pid;
 }
 
+/* Before the worker executes anything: a program that is killed at once has run in what this tells of. */
+static void tell_built(const struct init_job *job)
+{
+    const struct init_msg msg = { .kind = INIT_BUILT, .waived = job->waived };
+
+    send_msg(job, &msg);
+}
+
 /* The worker's setup report: nothing when execve(2) went through (or the worker was killed before). */
 static void await_exec(const struct init_job *job, int errpipe_r)
 {
@@ -605,6 +613,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         take_steps(&job, lock_steps, ARRAY_SIZE(lock_steps));
         worker = start_worker(&job, &errpipe_r, &gate_w);
         take_steps(&job, filter_steps, ARRAY_SIZE(filter_steps));
+        tell_built(&job);
         if (write(gate_w, "", 1) != 1)
             _exit(1);
         close(gate_w);

@@ -53,7 +53,8 @@ struct init_job {
 enum init_msg_kind {
     INIT_SETUP_FAILED, /* err; no foreign code has run */
     INIT_EXEC_FAILED,  /* err: the worker's program could not be executed */
-    INIT_STARTED,      /* the worker's program runs */
+    INIT_BUILT,        /* the sandbox is built and init confined: the worker's program may run from here on */
+    INIT_STARTED,      /* … and runs */
     INIT_SAMPLE,       /* sample */
     INIT_ENDED,        /* ended; everything else in the sandbox dies now */
     INIT_READY,        /* a waiting init: the sandbox is built. With it comes the Landlock ruleset, where there is
@@ -92,7 +93,7 @@ struct init_end {
 };
 struct init_msg {
     enum init_msg_kind kind;
-    struct init_waived waived; /* INIT_STARTED, INIT_EXEC_FAILED, INIT_READY, INIT_SETUP_FAILED */
+    struct init_waived waived; /* INIT_BUILT, INIT_STARTED, INIT_EXEC_FAILED, INIT_READY, INIT_SETUP_FAILED */
     uint32_t built; /* INIT_SETUP_FAILED: the layers that stood by then, 1u << enum sandbox_layer */
     union {
         struct hutch_err err;

@@ -465,8 +465,8 @@ int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_
         hutch_fd_closep(ret_fd);
         return hutch_err_set(err, e, "hear from the sandbox's init");
     }
-    if (ret->kind == INIT_STARTED || ret->kind == INIT_EXEC_FAILED || ret->kind == INIT_READY ||
-        ret->kind == INIT_SETUP_FAILED)
+    if (ret->kind == INIT_BUILT || ret->kind == INIT_STARTED || ret->kind == INIT_EXEC_FAILED ||
+        ret->kind == INIT_READY || ret->kind == INIT_SETUP_FAILED)
         note_waived(sb, &ret->waived);
     if (ret->kind == INIT_SETUP_FAILED)
         note_unfinished(sb, ret->built);

@@ -171,12 +171,13 @@ static void hear_init(struct supervisor *s)
         return;
     if (rc <= 0) {
         s->is_init_gone = true;
-        if (s->t_started == 0 && !s->setup_failed) /* without a word: nothing is known to have stood */
+        if (!s->is_built && s->t_started == 0 && !s->setup_failed) /* without a word: nothing is known to have stood */
             for (size_t i = 0; i < LAYER_COUNT; i++)
                 s->result->layers[i].is_active = false;
         return;
     }
-    if (msg.kind == INIT_STARTED || msg.kind == INIT_EXEC_FAILED || msg.kind == INIT_SETUP_FAILED)
+    if (msg.kind == INIT_BUILT || msg.kind == INIT_STARTED || msg.kind == INIT_EXEC_FAILED ||
+        msg.kind == INIT_SETUP_FAILED)
         note_layers(s, &s->sandbox->enforcement); /* init has told what it could have */
     switch (msg.kind) {
     case INIT_SETUP_FAILED:
@@ -185,6 +186,9 @@ static void hear_init(struct supervisor *s)
         s->setup_failed = true;
         s->exec_failed = msg.kind == INIT_EXEC_FAILED;
         s->setup_err = msg.err;
+        break;
+    case INIT_BUILT:
+        s->is_built = true;
         break;
     case INIT_STARTED:
         hutch_supervisor_started(s);

@@ -78,6 +78,7 @@ struct supervisor {
     unsigned n_pauses;         /* and how many of them answered an INIT_PAUSE */
     bool was_outlived;         /* INIT_OUTLIVED came, since the owner last checked: status and usage hold */
     uint64_t told_oom_kills;   /* of the cgroup's, those that workers ended by that were outlived */
+    bool is_built;             /* INIT_BUILT came */
     bool setup_failed, exec_failed;
     struct hutch_err setup_err;
     struct hutch_err host_err; /* END_HOST */

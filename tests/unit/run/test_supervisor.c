@@ -252,6 +252,32 @@ static void test_output_in_bounds(void **state)
     end(&c);
 }
 
+/* A program that is killed before init can say that it runs has had the layers that stood when it could begin. */
+static void test_layers_of_a_program_that_is_killed_at_once(void **state)
+{
+    const uint64_t limits[LIMIT_COUNT] = { [LIMIT_OUTPUT] = 10 };
+
+    (void)state;
+    for (int is_built = 0; is_built < 2; is_built++) {
+        struct scene c;
+
+        begin(&c, limits);
+        c.s->sandbox->enforcement.layer_active[LAYER_USER_NS] = true;
+        c.s->sandbox->enforcement.layer_active[LAYER_HOST_NAME] = true;
+        if (is_built)
+            say(&c, &(struct init_msg){ .kind = INIT_BUILT, .waived.host_name_errnum = EPERM });
+        assert_int_equal(write(c.out_w, "0123456789ab", 12), 12);
+        listen_to(&c);
+        assert_int_equal(c.s->reason, END_OUTPUT);
+        hutch_fd_closep(&c.init_fd);
+        listen_to(&c);
+        judge(&c);
+        assert_int_equal(c.result.layers[LAYER_USER_NS].is_active, is_built);
+        assert_false(c.result.layers[LAYER_HOST_NAME].is_active);
+        end(&c);
+    }
+}
+
 static void note_data(void *user, const struct out_stream *s, const char *data, size_t len)
 {
     char *text = user;
@@ -558,6 +584,7 @@ int main(void)
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_samples_end_a_run),
         cmocka_unit_test(test_output_in_bounds),
+        cmocka_unit_test(test_layers_of_a_program_that_is_killed_at_once),
         cmocka_unit_test(test_output_as_it_comes),
         cmocka_unit_test(test_closing_is_told),
         cmocka_unit_test(test_reports),
