@@ -241,7 +241,7 @@ static int add_entry(struct stream *s, struct archive_entry *entry, const char *
         return hutch_tree_add_symlink(tree, path, target, &meta, err);
     case AE_IFCHR:
     case AE_IFBLK:
-        return hutch_err_set(err, 0, "a device node; a sandbox has its own /dev, so an image has no use for one");
+        return hutch_tree_pass_device(tree, path, err);
     case AE_IFIFO:
         return hutch_err_set(err, 0, "a FIFO; an image has no use for one");
     default:

@@ -60,6 +60,7 @@ struct store_image {
     size_t n_names;
     uint64_t bytes;    /* of all files in the tree */
     uint64_t entries;
+    uint64_t devices;  /* nodes below /dev that were passed over */
     int64_t unpacked;  /* seconds since 1970 */
 };
 

@@ -8,6 +8,7 @@
 #include "rootfs/source.h"
 #include "rootfs/tree.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -38,6 +39,7 @@ static int write_name(const struct store *store, const char *name, const char *h
 struct unpacking {
     const struct store_unpack *opts;
     const char *doing;
+    uint64_t devices;
     uint64_t before, total; /* stored bytes of the layers that are done, and of all */
 };
 
@@ -93,15 +95,16 @@ static int unpack_layers(const struct source *source, struct oci_image *image, i
             return -1;
         u->before += image->layers[i].size;
     }
+    u->devices = tree.n_devices;
     return hutch_tree_finish(&tree, err);
 }
 
-static int write_image_json(int dirfd, const struct record_totals *totals, struct hutch_err *err)
+static int write_image_json(int dirfd, const struct record_totals *totals, uint64_t devices, struct hutch_err *err)
 {
     char text[256];
     auto_fd fd = openat(dirfd, "image.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    int n = snprintf(text, sizeof(text), "{\"version\":1,\"bytes\":%llu,\"entries\":%llu,\"unpacked\":%lld}\n",
-                     (unsigned long long)totals->bytes, (unsigned long long)totals->entries, (long long)time(NULL));
+    int n = snprintf(text, sizeof(text), "{\"version\":1,\"bytes\":%" PRIu64 ",\"entries\":%" PRIu64 ",\"devices\":%"
+                     PRIu64 ",\"unpacked\":%lld}\n", totals->bytes, totals->entries, devices, (long long)time(NULL));
 
     if (fd < 0 || hutch_fd_write_all(fd, text, (size_t)n) < 0)
         return hutch_err_set(err, errno, "write 'image.json'");
@@ -123,7 +126,7 @@ static int write_record(const struct store_work *work, int root_fd, struct unpac
     rc = hutch_record_write(root_fd, out, &totals, tell_progress, u, err);
     if (fclose(out) == EOF && rc == 0)
         rc = hutch_err_set(err, errno, "write the record of the tree");
-    return rc < 0 ? -1 : write_image_json(work->dirfd, &totals, err);
+    return rc < 0 ? -1 : write_image_json(work->dirfd, &totals, u->devices, err);
 }
 
 /* Makes what is in @work the tree @hex, unless another process was faster, and names it. */

@@ -29,6 +29,7 @@ void hutch_store_read_numbers(int tree_fd, struct store_image *image)
     json = cJSON_Parse(text);
     image->bytes = json_number(json, "bytes");
     image->entries = json_number(json, "entries");
+    image->devices = json_number(json, "devices");
     image->unpacked = (int64_t)json_number(json, "unpacked");
     cJSON_Delete(json);
 }

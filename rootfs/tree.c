@@ -563,6 +563,18 @@ bool hutch_tree_is_whiteout(const char *path)
     return strncmp(last ? last + 1 : path, ".wh.", 4) == 0;
 }
 
+int hutch_tree_pass_device(struct tree *tree, const char *path, struct hutch_err *err)
+{
+    char plain[PATH_MAX];
+
+    if (plain_path(path, "name", plain, err) < 0)
+        return -1;
+    if (strncmp(plain, "dev/", 4) != 0)
+        return hutch_err_set(err, 0, "a device node outside of /dev; an image has no use for one");
+    tree->n_devices++;
+    return 0;
+}
+
 int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *err)
 {
     struct place place;

@@ -43,6 +43,7 @@ struct tree {
     struct tree_time *times; /* owned */
     size_t n_times, cap_times;
     int parent_fd;           /* owned; the directory that the last entry was in, or -1 */
+    uint64_t n_devices;      /* nodes that were passed over */
     char parent[PATH_MAX];   /* its name in the archive, */
     char parent_real[PATH_MAX]; /* and where that led */
 };
@@ -65,6 +66,9 @@ int hutch_tree_end_file(int fd, const struct tree_meta *meta, struct hutch_err *
 int hutch_tree_add_symlink(struct tree *tree, const char *path, const char *target, const struct tree_meta *meta,
                            struct hutch_err *err);
 int hutch_tree_add_hardlink(struct tree *tree, const char *path, const char *target, struct hutch_err *err);
+
+/* A device node is passed over and counted below /dev, which each sandbox has its own of, and refused elsewhere. */
+int hutch_tree_pass_device(struct tree *tree, const char *path, struct hutch_err *err);
 
 /* True when the last component says that something of lower layers is hidden: ".wh.NAME", or ".wh..wh..opq" for all of
  * the directory. hutch_tree_whiteout() then removes it (and ignores the other ".wh..wh." names, as docker does). */

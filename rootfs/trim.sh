@@ -74,7 +74,8 @@ wait $!
 rm "$root/tmp/compile.py"
 
 # 7. matplotlib looks for fonts for about a second unless it finds a list in its cache directory, which a
-# fresh sandbox does not have. It gets one beside its own data, where its loader is told to look too.
+# fresh sandbox does not have. It gets one beside its own data, where its loader is told to look too. And whatever
+# font a text asks for, a character that it lacks comes from one that has CJK, or symbols and emoji.
 fonts=$root/usr/lib/python3/dist-packages/matplotlib/font_manager.py
 if [ -e "$fonts" ]; then
     say "list matplotlib's fonts"
@@ -93,10 +94,14 @@ old = '''            fm = json_load(fm_path)
 new = '''            fm = json_load(fm_path if fm_path.exists() else
                            Path(mpl.get_data_path(), "fontlist.json"))
 '''
-if source.count(old) != 1:
+more = [path for path in ("/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc",
+                          "/usr/share/fonts/truetype/ancient-scripts/Symbola_hint.ttf") if os.path.exists(path)]
+old_found = "        return fpaths\n"
+new_found = "        fpaths += [path for path in %r if fontext == 'ttf' and path not in fpaths]\n%s" % (more, old_found)
+if source.count(old) != 1 or source.count(old_found) != 1:
     sys.exit("trim.sh: matplotlib's font_manager.py is not as expected, its font list would not be read")
 os.chmod(fm.__file__, 0o644)
-open(fm.__file__, "w").write(source.replace(old, new))
+open(fm.__file__, "w").write(source.replace(old, new).replace(old_found, new_found))
 import py_compile
 py_compile.compile(fm.__file__, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 END

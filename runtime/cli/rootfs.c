@@ -127,6 +127,8 @@ static int unpack(const struct store *store, const char *archive, const char *na
             hutch_text_addf(&names, "%s'%s'", i ? ", " : "", image.names[i]);
         hutch_say("image %s%sis in the store: %s in %" PRIu64 " entries", image.n_names && names.data ? names.data : "",
                   image.n_names ? " " : "", size, image.entries);
+        if (image.devices > 0)
+            hutch_say("%" PRIu64 " device nodes below /dev were passed over: each sandbox has its own", image.devices);
         hutch_text_done(&names);
     }
     printf("sha256:%s\n", image.digest);
@@ -251,6 +253,7 @@ static int list_json(const struct store_image *images, size_t n, struct hutch_er
         cJSON_AddItemToObject(image, "names", names);
         cJSON_AddNumberToObject(image, "bytes", (double)images[i].bytes);
         cJSON_AddNumberToObject(image, "entries", (double)images[i].entries);
+        cJSON_AddNumberToObject(image, "devices", (double)images[i].devices);
         cJSON_AddNumberToObject(image, "unpacked", (double)images[i].unpacked);
         cJSON_AddItemToArray(array, image);
     }

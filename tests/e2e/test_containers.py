@@ -16,6 +16,7 @@ import pytest
 import support
 
 PROFILE = "/usr/share/containers/seccomp.json"
+SHIPPED = os.path.join(support.TREE, "examples/kubernetes/cluster/seccomp-hutch.json")
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEW*, clone(2), as Docker's filter has them
 
 FULL = ("own_proc", "host_name", "network_buffers")
@@ -140,6 +141,8 @@ SETTINGS = {  # options -> the level, and what of FULL is there
     "nothing_allowed": (as_caller(), "no_proc", set()),
     "unmasked": (["--security-opt", "unmask=ALL"], "full", {"own_proc", "network_buffers"}),
     "unconfined": (["--security-opt", "seccomp=unconfined"], "no_proc", {"host_name"}),
+    "our_profile": (["--security-opt", "seccomp=" + SHIPPED], "no_proc", {"host_name"}),
+    "our_profile_alone": ([*as_caller(), "--security-opt", "seccomp=" + SHIPPED], "no_proc", {"host_name"}),
     "both": (["--security-opt", "unmask=ALL", "--security-opt", "seccomp=unconfined"], "full", set(FULL)),
     "privileged": (["--privileged"], "full", set(FULL)),
 }

@@ -285,6 +285,20 @@ def test_times(home, tmp_path):
     assert os.stat(os.path.join(root, "far")).st_mtime > 4e9
 
 
+def test_devices_are_passed_over(home, tmp_path):
+    """Whatever mmdebstrap and debootstrap make has them; a later layer may hide some, and leave more."""
+    device = lambda name, kind=tarfile.CHRTYPE: make.entry(name, kind, devmajor=1, devminor=3)  # noqa: E731
+    layers = [layer(folder("dev"), device("./dev/null"), device("dev/loop0", tarfile.BLKTYPE), device("dev/net/tun"), file("a", "x")),
+              layer(file("dev/.wh.null"), device("dev/zero"))]
+    archive = str(oci(tmp_path / "image", layers))
+    done = rootfs(home, "unpack", archive)
+    assert done.returncode == 0 and b"4 device nodes below /dev were passed over" in done.stderr, done.stderr
+    assert json.loads(rootfs(home, "list", "--json").stdout)[0]["devices"] == 4
+    root = glob.glob(os.path.join(home, "images/trees/*/root"))[0]
+    assert os.listdir(os.path.join(root, "dev")) == [] and open(os.path.join(root, "a"), encoding="ascii").read() == "x"
+    assert b"passed over" not in rootfs(home, "unpack", archive, "--quiet").stderr
+
+
 # --- hostile entries --------------------------------------------------------------------------------------------
 
 def raw(*blocks):
@@ -311,7 +325,12 @@ HOSTILE = [
     ("hard link through a link out", layer(symlink("l", "../.."), hardlink("h", "l/etc/passwd")), "leads out of the tree"),
     ("hard link to nothing", layer(hardlink("h", "nothing")), "hard link to 'nothing': No such file or directory"),
     ("hard link to a folder", layer(folder("d"), hardlink("h", "d")), "hard link to 'd', which is not a file"),
-    ("character device", layer(make.entry("null", tarfile.CHRTYPE, devmajor=1, devminor=3)), "entry 'null': a device node"),
+    ("character device", layer(make.entry("null", tarfile.CHRTYPE, devmajor=1, devminor=3)), "entry 'null': a device node outside of /dev"),
+    ("device by way of /dev", layer(make.entry("dev/../null", tarfile.CHRTYPE, devmajor=1, devminor=3)), "the name has a component '..'"),
+    ("device below another dev", layer(make.entry("a/dev/null", tarfile.CHRTYPE, devmajor=1, devminor=3)), "a device node outside of /dev"),
+    ("device in the place of /dev", layer(make.entry("dev", tarfile.CHRTYPE, devmajor=1, devminor=3)), "a device node outside of /dev"),
+    ("hard link to a device", layer(make.entry("dev/null", tarfile.CHRTYPE, devmajor=1, devminor=3), hardlink("h", "dev/null")),
+     "hard link to 'dev/null'"),
     ("block device", layer(make.entry("sda", tarfile.BLKTYPE, devmajor=8, devminor=0)), "entry 'sda': a device node"),
     ("FIFO", layer(make.entry("pipe", tarfile.FIFOTYPE)), "entry 'pipe': a FIFO"),
     ("newline in a name", layer(file("a\nb")), "entry 'a?b': the name holds a control character (0x0a)"),

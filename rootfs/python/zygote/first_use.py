@@ -61,7 +61,7 @@ class File(io.BytesIO):
     pass
 def open_font(path, mode="r", *rest, **named):
     file = original(path, mode, *rest, **named)
-    if mode != "rb" or not str(path).endswith(".ttf"):
+    if mode != "rb" or not str(path).endswith((".ttf", ".ttc")):
         return file
     with file:
         copy = File(file.read())
