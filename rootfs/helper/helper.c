@@ -427,8 +427,8 @@ EXPORT void hutch_zygote_be_born(void)
 
 static uint64_t memory;
 
-/* Before memory is moved into a file, which is the memory of no process (freeze.c). @is_more: some was moved before, and
- * counts besides. */
+/* Before memory is moved into a file, which is the memory of no process (freeze.c). @is_more: some was moved before,
+ * and counts besides. */
 void hutch_zygote_measure(bool is_more)
 {
     char text[128];
