@@ -448,7 +448,8 @@ def test_sessions_of_a_server_that_dies(tmp_path):
         gateway.await_that(lambda: all(proxy.ask("GET", "/v1/sessions/" + name)[0] in (200, 404) for name in opened["native"]))
         kept = {kind: [one for one in names if alive[kind](one)] for kind, names in opened.items()}
         lost = {kind: [one for one in names if one not in kept[kind]] for kind, names in opened.items()}
-        assert all(kept.values()) and all(lost.values()), (kept, lost)
+        # Of eight at random all are at one server once in 128 times.
+        assert sum(bool(kept[kind] and lost[kind]) for kind in opened) >= 4, (kept, lost)
 
         for name in lost["native"]:
             status, found = cell(proxy, name, "x")

@@ -147,6 +147,8 @@ static UNUSED void box_hear(struct box *box, struct outcome *o)
         o->exec_failed = true;
         o->err = msg.err;
         break;
+    case INIT_BUILT:
+        break;
     case INIT_STARTED:
         o->is_started = true;
         break;
