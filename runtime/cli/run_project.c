@@ -145,8 +145,8 @@ static int check_entry(int dirfd, const char *shown, const char *entry, struct h
     if (fd >= 0)
         return 0;
     if (entry[0] == '/' || errno == EXDEV)
-        hutch_err_set(err, 0, "the program '%s' is not in the project '%s': its path is relative to that, and stays in it",
-                      entry, shown);
+        hutch_err_set(err, 0, "the program '%s' is not in the project '%s': its path is relative to that, and stays in "
+                              "it", entry, shown);
     else
         hutch_err_set(err, errno, "open the program '%s' of the project '%s'", entry, shown);
     return -(errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);

@@ -45,7 +45,7 @@ static const char *list_languages(bool are_endings, char *to, size_t room)
     return to;
 }
 
-/* Whether the first line has hutch run the file, as in "#!/usr/bin/env -S hutch run": the line was obeyed outside. */
+/* Whether the first line has hutch run the file, as in "#!/usr/bin/env -S hutch run": that was obeyed outside. */
 static bool is_run_by_hutch(const char *data, size_t len)
 {
     const char *end = memchr(data, '\n', len);
