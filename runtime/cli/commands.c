@@ -15,6 +15,10 @@ enum { RUN = 1u << 0, REPL = 1u << 1, MCP = 1u << 2, ALL = RUN | REPL | MCP };
 
 static const struct option_row run_rows[] = {
     { RUN, 'c', NULL, "CODE", OPTION_TEXT, AT(code), .help = "run this Python text instead of a file" },
+    { RUN, 'm', NULL, "MODULE", OPTION_TEXT, AT(module),
+      .help = "run this Python module, of the project or the image" },
+    { RUN, 0, "--project", "DIR", OPTION_TEXT, AT(project),
+      .help = "show this directory, read-only: FILE is in it, and it is where the program starts", .values = "FILE" },
     { RUN, 0, "--language", "NAME", OPTION_TEXT, AT(language),
       .help = "what the program is written in (default: as its name ends, or Python)",
       .values = "python sh bash js perl ruby r lua" },

@@ -33,7 +33,7 @@ const char *hutch_command_summary(const char *word);
 
 /* hutch run, hutch repl and hutch mcp. */
 struct run_opts {
-    const char *image, *rootfs, *policy, *code, *language, *data, *workdir, *network;
+    const char *image, *rootfs, *policy, *code, *module, *project, *language, *data, *workdir, *network;
     const char *limits[LIMIT_COUNT];
     const char *output, *cell_timeout, *context, *images, *llm_budget;
     struct option_list env, volumes, tmpfs, params;

@@ -5,6 +5,7 @@
 #include "runtime/cli/exits.h"
 #include "runtime/cli/notebook.h"
 #include "runtime/cli/run_options.h"
+#include "runtime/cli/run_project.h"
 #include "runtime/cli/run_report.h"
 #include "runtime/cli/run_rich.h"
 #include "runtime/cli/run_server.h"
@@ -30,6 +31,8 @@ static void print_help(void)
     printf("usage: hutch run [options] FILE [ARGS...]\n"
            "       hutch run [options] -c CODE [ARGS...]\n"
            "       hutch run [options] - [ARGS...]\n"
+           "       hutch run [options] DIR [ARGS...]\n"
+           "       hutch run [options] --project DIR FILE|-m MODULE [ARGS...]\n"
            "       hutch run [options] NOTEBOOK.ipynb [options]\n\n"
            "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's;\n"
            "128+N when signal N ended it; 124 when a time limit did; 125 when hutch failed; 126, 127 when the\n"
@@ -59,6 +62,8 @@ static int set_program(const struct run_opts *opts, char **words, struct sandbox
         return set_code(opts, words, spec, err);
     if (opts->code)
         return hutch_program_set_code(spec, opts->code, words, err);
+    if (opts->module)
+        return hutch_program_set_module(spec, opts->module, words, err);
     if (!words[0])
         return hutch_err_set(err, 0,
                              "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)");
@@ -107,6 +112,9 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
         if (opts->language)
             return hutch_err_set(err, 0, "option '--language' is for programs; what '%s' is in, it says itself",
                                  words[0]);
+        if (opts->project)
+            return hutch_err_set(err, 0, "option '--project' is for programs, and '%s' is a notebook (-v shows it a "
+                                         "directory)", words[0]);
         if (words[1])
             return hutch_err_set(err, 0, "a notebook takes no arguments, but '%s' (parameters: --param NAME=VALUE)",
                                  words[1]);
@@ -279,12 +287,20 @@ static bool may_be_by_server(const struct run_opts *opts, char **words)
 {
     struct stat st;
 
-    return !opts->no_server && (opts->code || (words[0] && stat(words[0], &st) == 0 &&
+    return !opts->no_server && !opts->module && (opts->code || (words[0] && stat(words[0], &st) == 0 &&
                                                               S_ISREG(st.st_mode)));
 }
 
-static int run_cold(const struct run_opts *opts, const char *home, const char *data, char **words,
-                    struct hutch_err *err)
+static int set_program_or_project(const struct run_opts *opts, const struct run_project *project, char **words,
+                                  struct sandbox_spec *spec, struct hutch_err *err)
+{
+    if (project->dir && hutch_run_project_set(project, opts, spec, err) < 0)
+        return -1;
+    return project->entry ? 0 : set_program(opts, words, spec, err);
+}
+
+static int run_cold(const struct run_opts *opts, const struct run_project *project, const char *home, const char *data,
+                    char **words, struct hutch_err *err)
 {
     struct run_request request = {
         .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data, .may_unshare = true
@@ -298,7 +314,8 @@ static int run_cold(const struct run_opts *opts, const char *home, const char *d
 
     hutch_result_init(&result);
     if (hutch_run_options_profile(opts, home, data, &profile, err) < 0 || hutch_spec_init(&spec, err) < 0 ||
-        hutch_profile_build(&profile, &spec, err) < 0 || set_program(opts, words, &spec, err) < 0 ||
+        hutch_profile_build(&profile, &spec, err) < 0 ||
+        set_program_or_project(opts, project, words, &spec, err) < 0 ||
         hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
         goto out;
     request.spec = &spec;
@@ -317,6 +334,20 @@ out:
     return status;
 }
 
+/* "-v" without SRC:DST is --verbose, and what follows it the program. */
+static bool is_volume_meant(const struct run_opts *opts, char **words, struct hutch_err *err)
+{
+    const char *path = words[0];
+    struct stat st;
+
+    if (!opts->verbose || !path || !(strchr(path, ':') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) ||
+                                     (words[1] && strcmp(words[1], "-c") == 0)))
+        return false;
+    hutch_err_set(err, 0, "'-v %s' makes nothing visible: -v takes SRC:DST with an absolute DST, such as "
+                          "/tmp:/mnt/tmp (before anything else it is --verbose)", path);
+    return true;
+}
+
 /* Where there is no such program, or it cannot be read: 127 or 126, as shells have it. Looked at without being opened,
  * as a pipe with one reader less would end its writer. 0: it can be. */
 static int check_script(const struct run_opts *opts, char **words, struct hutch_err *err)
@@ -324,26 +355,22 @@ static int check_script(const struct run_opts *opts, char **words, struct hutch_
     const char *path = words[0];
     struct stat st = { 0 };
 
-    if (opts->code || !path || !*path || strcmp(path, "-") == 0)
+    if (opts->code || opts->module || !path || !*path || strcmp(path, "-") == 0)
         return 0;
     if (stat(path, &st) < 0)
         hutch_err_set(err, errno, "open the program '%s'", path);
-    else if (S_ISDIR(st.st_mode))
-        hutch_err_set(err, EISDIR, "read the program '%s'", path);
     else if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0)
         hutch_err_set(err, errno, "open the program '%s'", path);
     else
         return 0;
-    if (opts->verbose && (strchr(path, ':') || S_ISDIR(st.st_mode) || (words[1] && strcmp(words[1], "-c") == 0))) {
-        hutch_err_set(err, 0, "'-v %s' makes nothing visible: -v takes SRC:DST with an absolute DST, such as "
-                              "/tmp:/mnt/tmp (before anything else it is --verbose)", path);
+    if (is_volume_meant(opts, words, err))
         return EXIT_HUTCH;
-    }
     return err->errnum == ENOENT || err->errnum == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
 static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
 {
+    __attribute__((cleanup(hutch_run_project_done))) struct run_project project = RUN_PROJECT_INIT;
     auto_free char *home = NULL, *data = NULL;
     size_t llm_budget;
     int status;
@@ -354,6 +381,11 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
         return -1;
     if (hutch_run_options_is_notebook(opts, words[0]))
         return run_notebook(opts, home, data, words[0], llm_budget, err);
+    status = hutch_run_project_find(opts, words, &project, err);
+    if (status < 0)
+        return !opts->project && is_volume_meant(opts, words, err) ? -EXIT_HUTCH : status;
+    if (project.dir)
+        return run_cold(opts, &project, home, data, words, err);
     status = check_script(opts, words, err);
     if (status)
         return -status;
@@ -367,7 +399,7 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
         if (rc != 0)
             return rc < 0 ? -1 : status;
     }
-    return run_cold(opts, home, data, words, err);
+    return run_cold(opts, &project, home, data, words, err);
 }
 
 /* In a command line that could not be read as a whole. */

@@ -45,6 +45,24 @@ static const char *list_languages(bool are_endings, char *to, size_t room)
     return to;
 }
 
+/* Whether the first line has hutch run the file, as in "#!/usr/bin/env -S hutch run": that was obeyed outside. */
+static bool is_run_by_hutch(const char *data, size_t len)
+{
+    const char *end = memchr(data, '\n', len);
+
+    for (const char *p = data + 2, *eol = end ? end : data + len; p < eol;) {
+        size_t n = 0, base = 0;
+
+        for (; p + n < eol && p[n] != ' ' && p[n] != '\t'; n++)
+            if (p[n] == '/')
+                base = n + 1;
+        if (n - base == 5 && memcmp(p + base, "hutch", 5) == 0)
+            return true;
+        p += n + 1;
+    }
+    return false;
+}
+
 /* @ret: NULL when the file is a program of its own. An ending that is not known is refused, as what is in such a file
  * is hardly Python: a compiler's language, a table, a text. */
 static int find_interpreter(const char *language, const char *name, const char *data, size_t len, const char **ret,
@@ -68,7 +86,7 @@ static int find_interpreter(const char *language, const char *name, const char *
             return 0;
         }
     }
-    if ((len >= 2 && memcmp(data, "#!", 2) == 0) || (len >= 4 && memcmp(data, "\x7f" "ELF", 4) == 0)) {
+    if ((len >= 2 && memcmp(data, "#!", 2) == 0 && !is_run_by_hutch(data, len)) || (len >= 4 && memcmp(data, "\x7f" "ELF", 4) == 0)) {
         *ret = NULL;
         return 0;
     }
@@ -158,6 +176,23 @@ int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *co
 
     if (strlen(code) > CODE_MAX_ARGUMENT)
         return add_program(spec, "python3", "code.py", code, strlen(code), args, err);
+    return set_argv(spec, head, ARRAY_SIZE(head), args, err);
+}
+
+int hutch_program_set_inside(struct sandbox_spec *spec, const char *language, const char *path, const char *data,
+                             size_t len, char *const *args, struct hutch_err *err)
+{
+    const char *slash = strrchr(path, '/'), *interpreter;
+
+    if (find_interpreter(language, slash ? slash + 1 : path, data, len, &interpreter, err) < 0)
+        return -1;
+    return set_argv(spec, interpreter ? (const char *[]){ interpreter, path } : &path, interpreter ? 2 : 1, args, err);
+}
+
+int hutch_program_set_module(struct sandbox_spec *spec, const char *module, char *const *args, struct hutch_err *err)
+{
+    const char *head[] = { "python3", "-m", module };
+
     return set_argv(spec, head, ARRAY_SIZE(head), args, err);
 }
 

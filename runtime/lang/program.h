@@ -29,6 +29,13 @@ int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *co
 int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text,
                            size_t len, char *const *args, struct hutch_err *err);
 
+/* A file that is at @path inside, whose first bytes are @data; as hutch_program_set_file(). */
+int hutch_program_set_inside(struct sandbox_spec *spec, const char *language, const char *path, const char *data,
+                             size_t len, char *const *args, struct hutch_err *err);
+
+/* A Python module, as python3 -m has it. */
+int hutch_program_set_module(struct sandbox_spec *spec, const char *module, char *const *args, struct hutch_err *err);
+
 /* What the names of its files end in (".py"); NULL for a language that is not known. */
 const char *hutch_program_ending(const char *language);
 

@@ -1,0 +1,229 @@
+#include "runtime/cli/run_project.h"
+
+#include "rootfs/home.h"
+#include "runtime/cli/exits.h"
+#include "runtime/lang/program.h"
+#include "sandbox/fd.h"
+#include "sandbox/spec.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_PACKAGE_JSON (1u << 20)
+
+void hutch_run_project_done(struct run_project *project)
+{
+    free(project->dir);
+    free(project->entry);
+    *project = (struct run_project)RUN_PROJECT_INIT;
+}
+
+static bool is_dir(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A regular file of the project; links in it may lead to others of it, and not out of it. -1 with errno. */
+static int open_inside(int dirfd, const char *path)
+{
+    struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
+    auto_fd fd = (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -1;
+    if (!S_ISREG(st.st_mode)) {
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        return -1;
+    }
+    return hutch_fd_take(&fd);
+}
+
+/* --- the directory ---------------------------------------------------------------------------------------------- */
+
+static bool is_or_holds(const char *dir, const char *path)
+{
+    auto_free char *real = path ? realpath(path, NULL) : NULL;
+    size_t len = strlen(dir);
+
+    return real && (strcmp(dir, "/") == 0 ||
+                    (strncmp(real, dir, len) == 0 && (real[len] == '/' || real[len] == '\0')));
+}
+
+/* All of it is shown to code that nobody trusts, so it may not be a place that has everything: the caller's keys, or
+ * the files of other runs. */
+static int check_dir(const char *dir, struct hutch_err *err)
+{
+    auto_free char *home = NULL;
+
+    if (hutch_home_path(&home, err) < 0)
+        return -1;
+    if (is_or_holds(dir, getenv("HOME")))
+        return hutch_err_set(err, 0, "the project '%s' is or holds your home directory, and the code could read all of "
+                                     "it: give a directory that has the project alone (or show this one with -v)", dir);
+    if (is_or_holds(dir, home))
+        return hutch_err_set(err, 0, "the project '%s' holds hutch's own files in '%s': give a directory that has the "
+                                     "project alone", dir, home);
+    return 0;
+}
+
+static int find_dir(const char *path, char **ret, struct hutch_err *err)
+{
+    char *dir = realpath(path, NULL);
+
+    if (!dir) {
+        hutch_err_set(err, errno, "look at the project '%s'", path);
+        return -(errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+    }
+    *ret = dir;
+    if (!is_dir(dir)) {
+        hutch_err_set(err, ENOTDIR, "the project '%s'", path);
+        return -EXIT_NOT_EXECUTABLE;
+    }
+    return check_dir(dir, err) < 0 ? -EXIT_HUTCH : 0;
+}
+
+/* --- its program ------------------------------------------------------------------------------------------------ */
+
+/* The "main" of package.json, the caller's to free; NULL: there is none that can be used. */
+static char *read_package(int dirfd)
+{
+    auto_fd fd = open_inside(dirfd, "package.json");
+    struct hutch_err ignored;
+    auto_free char *text = NULL;
+    const char *name;
+    char *found = NULL;
+    cJSON *json;
+    size_t len;
+
+    if (fd < 0 || hutch_fd_slurp(fd, MAX_PACKAGE_JSON, "package.json", &text, &len, &ignored) < 0)
+        return NULL;
+    json = cJSON_ParseWithLength(text, len);
+    name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "main"));
+    if (name && name[0])
+        found = strdup(strncmp(name, "./", 2) == 0 ? name + 2 : name);
+    cJSON_Delete(json);
+    return found;
+}
+
+/* By the habits of languages. */
+static int find_entry(int dirfd, const char *shown, char **ret, struct hutch_err *err)
+{
+    static const char *const names[] = { "main.py", "__main__.py", NULL /* package.json */, "index.js" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        auto_free char *name = names[i] ? strdup(names[i]) : read_package(dirfd);
+        auto_fd fd = name ? open_inside(dirfd, name) : -1;
+
+        if (fd < 0)
+            continue;
+        *ret = name;
+        name = NULL;
+        return 0;
+    }
+    hutch_err_set(err, 0, "the project '%s' has no program: there is no main.py, __main__.py, package.json with a "
+                          "\"main\", or index.js (--project %s FILE names one)", shown, shown);
+    return -EXIT_NOT_FOUND;
+}
+
+static int check_entry(int dirfd, const char *shown, const char *entry, struct hutch_err *err)
+{
+    auto_fd fd = open_inside(dirfd, entry);
+
+    if (fd >= 0)
+        return 0;
+    if (entry[0] == '/' || errno == EXDEV)
+        hutch_err_set(err, 0, "the program '%s' is not in the project '%s': its path is relative to that, and stays in "
+                              "it", entry, shown);
+    else
+        hutch_err_set(err, errno, "open the program '%s' of the project '%s'", entry, shown);
+    return -(errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}
+
+/* What is asked for has to make sense together: nothing is ignored in silence. */
+static int check_options(const struct run_opts *opts, bool has_dir, struct hutch_err *err)
+{
+    const char *other = opts->warm ? "--warm" : opts->rich ? "--rich" : opts->llm ? "--llm" : NULL;
+
+    if (opts->module && opts->code)
+        return hutch_err_set(err, 0, "options '-m' and '-c': the program is a module or a text");
+    if (opts->module && opts->language && strcmp(opts->language, "python") != 0)
+        return hutch_err_set(err, 0, "option '-m' is for Python, and '--language %s' says something else",
+                             opts->language);
+    if ((has_dir || opts->module) && other)
+        return hutch_err_set(err, 0, "option '%s' is for a program by itself, and not for %s", other,
+                             has_dir ? "a project" : "a module");
+    return 0;
+}
+
+int hutch_run_project_find(const struct run_opts *opts, char **words, struct run_project *ret, struct hutch_err *err)
+{
+    const bool has_text = opts->code || opts->module;
+    const bool is_word = !opts->project && !has_text && words[0] && is_dir(words[0]);
+    const char *shown = is_word ? words[0] : opts->project;
+    auto_fd dirfd = -1;
+    int rc;
+
+    *ret = (struct run_project)RUN_PROJECT_INIT;
+    if (check_options(opts, shown != NULL, err) < 0)
+        return -EXIT_HUTCH;
+    if (!shown)
+        return 0;
+    rc = find_dir(shown, &ret->dir, err);
+    if (rc < 0)
+        return rc;
+    ret->args = words;
+    if (has_text || (!is_word && words[0] && strcmp(words[0], "-") == 0))
+        return 0;
+    dirfd = open(ret->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd < 0) {
+        hutch_err_set(err, errno, "open the project '%s'", shown);
+        return -EXIT_NOT_EXECUTABLE;
+    }
+    ret->args = words[0] ? words + 1 : words;
+    if (is_word || !words[0])
+        return find_entry(dirfd, shown, &ret->entry, err);
+    rc = check_entry(dirfd, shown, words[0], err);
+    if (rc < 0)
+        return rc;
+    ret->entry = strdup(words[0]);
+    return ret->entry ? 0 : (hutch_err_set(err, ENOMEM, "name the program"), -EXIT_HUTCH);
+}
+
+int hutch_run_project_set(const struct run_project *project, const struct run_opts *opts, struct sandbox_spec *spec,
+                          struct hutch_err *err)
+{
+    auto_free char *path = NULL;
+    auto_fd dirfd = -1, fd = -1;
+    char head[128];
+    ssize_t n;
+
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (strcmp(spec->mounts[i].target, RUN_PROJECT_DIR) == 0)
+            return hutch_err_set(err, 0, "'" RUN_PROJECT_DIR "' is where the project is: nothing else can be there");
+    if (!hutch_spec_add_mount(spec, MOUNT_BIND, project->dir, RUN_PROJECT_DIR, MOUNT_IDMAP | MOUNT_RDONLY, err) ||
+        (!opts->workdir && hutch_spec_set_string(&spec->cwd, RUN_PROJECT_DIR, err) < 0))
+        return -1;
+    if (!project->entry)
+        return 0;
+    dirfd = open(project->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = dirfd >= 0 ? open_inside(dirfd, project->entry) : -1;
+    n = fd >= 0 ? read(fd, head, sizeof(head)) : -1;
+    if (n < 0)
+        return hutch_err_set(err, errno, "read the program '%s' of the project '%s'", project->entry, project->dir);
+    if (asprintf(&path, RUN_PROJECT_DIR "/%s", project->entry) < 0)
+        return hutch_err_set(err, ENOMEM, "name the program");
+    return hutch_program_set_inside(spec, opts->language, path, head, (size_t)n, project->args, err);
+}
