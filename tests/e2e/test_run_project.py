@@ -167,7 +167,7 @@ def test_places_that_have_too_much(project, tmp_path):
 @pytest.mark.parametrize("words, says", [
     (("--warm",), "option '--warm'"), (("--rich",), "option '--rich'"), (("--llm",), "option '--llm'"),
     (("-m", "pack", "-c", "1"), "options '-m' and '-c'"), (("-m", "pack", "--language", "sh"), "option '-m' is for Python"),
-    (("-v", "/tmp:/mnt/project"), "'/mnt/project' is where the project is"),
+    (("-v", "/usr:/mnt/project:ro"), "'/mnt/project' is where the project is"),
 ], ids=["warm", "rich", "llm", "module and text", "module and language", "another mount"])
 def test_what_does_not_go_together(project, words, says):
     assert says in refused(*words, "--project", project(), *([] if "-m" in words else ["main.py"]))
