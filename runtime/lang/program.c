@@ -86,7 +86,8 @@ static int find_interpreter(const char *language, const char *name, const char *
             return 0;
         }
     }
-    if ((len >= 2 && memcmp(data, "#!", 2) == 0 && !is_run_by_hutch(data, len)) || (len >= 4 && memcmp(data, "\x7f" "ELF", 4) == 0)) {
+    if ((len >= 2 && memcmp(data, "#!", 2) == 0 && !is_run_by_hutch(data, len)) ||
+        (len >= 4 && memcmp(data, "\x7f" "ELF", 4) == 0)) {
         *ret = NULL;
         return 0;
     }
