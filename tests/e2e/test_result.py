@@ -78,7 +78,6 @@ REFUSED = [
     (("--bogus", "-c", "1"), 125, "--bogus"),
     (("-v", "/nonexistent:/x", "-c", "1"), 125, "/nonexistent"),
     (("/nonexistent.py",), 127, "/nonexistent.py"),
-    (("/tmp",), 126, "/tmp"),
     (("script.go",), 125, ".go"),
     ((), 125, "nothing to run"),
     (("--image", "\udcff\u202e", "-c", "1"), 125, "image"),
