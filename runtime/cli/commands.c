@@ -19,6 +19,8 @@ static const struct option_row run_rows[] = {
       .help = "run this Python module, of the project or the image" },
     { RUN, 0, "--project", "DIR", OPTION_TEXT, AT(project),
       .help = "show this directory, read-only: FILE is in it, and it is where the program starts", .values = "FILE" },
+    { RUN, 0, "--writable", NULL, OPTION_FLAG, AT(writable),
+      .help = "the program has a copy of the project to write to, which is not kept" },
     { RUN, 0, "--language", "NAME", OPTION_TEXT, AT(language),
       .help = "what the program is written in (default: as its name ends, or Python)",
       .values = "python sh bash js perl ruby r lua" },

@@ -292,9 +292,9 @@ static bool may_be_by_server(const struct run_opts *opts, char **words)
 }
 
 static int set_program_or_project(const struct run_opts *opts, const struct run_project *project, char **words,
-                                  struct sandbox_spec *spec, struct hutch_err *err)
+                                  struct sandbox_spec *spec, struct project_copy *ret_copy, struct hutch_err *err)
 {
-    if (project->dir && hutch_run_project_set(project, opts, spec, err) < 0)
+    if (project->dir && hutch_run_project_set(project, opts, spec, ret_copy, err) < 0)
         return -1;
     return project->entry ? 0 : set_program(opts, words, spec, err);
 }
@@ -305,6 +305,7 @@ static int run_cold(const struct run_opts *opts, const struct run_project *proje
     struct run_request request = {
         .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data, .may_unshare = true
     };
+    struct project_copy copy = { .dir = NULL };
     struct sandbox_spec spec = { 0 };
     struct shaper out, err_out;
     struct run_result result;
@@ -315,10 +316,11 @@ static int run_cold(const struct run_opts *opts, const struct run_project *proje
     hutch_result_init(&result);
     if (hutch_run_options_profile(opts, home, data, &profile, err) < 0 || hutch_spec_init(&spec, err) < 0 ||
         hutch_profile_build(&profile, &spec, err) < 0 ||
-        set_program_or_project(opts, project, words, &spec, err) < 0 ||
+        set_program_or_project(opts, project, words, &spec, &copy, err) < 0 ||
         hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
         goto out;
     request.spec = &spec;
+    request.project = copy.dir ? &copy : NULL;
     request.signal_fd = signal_fd;
     if (!opts->json) {
         request.stdout_fd = STDOUT_FILENO;

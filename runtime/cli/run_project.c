@@ -24,6 +24,7 @@ void hutch_run_project_done(struct run_project *project)
 {
     free(project->dir);
     free(project->entry);
+    hutch_ignore_done(&project->ignore);
     *project = (struct run_project)RUN_PROJECT_INIT;
 }
 
@@ -95,6 +96,25 @@ static int find_dir(const char *path, char **ret, struct hutch_err *err)
     return check_dir(dir, err) < 0 ? -EXIT_HUTCH : 0;
 }
 
+/* One that is there and cannot be read is an error: what it is to hide would be shown. */
+static int read_ignore(int dirfd, const char *shown, struct ignore_list *ret, struct hutch_err *err)
+{
+    auto_free char *text = NULL;
+    auto_fd fd = -1;
+    struct stat st;
+    size_t len;
+
+    if (fstatat(dirfd, IGNORE_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return 0;
+    fd = open_inside(dirfd, IGNORE_FILE);
+    if (fd < 0)
+        return hutch_err_set(err, errno, "read " IGNORE_FILE " of the project '%s'", shown);
+    if (hutch_fd_slurp(fd, IGNORE_MAX_BYTES, IGNORE_FILE, &text, &len, err) < 0 ||
+        hutch_ignore_parse(text, len, ret, err) < 0)
+        return hutch_err_wrap(err, "the project '%s'", shown);
+    return 0;
+}
+
 /* --- its program ------------------------------------------------------------------------------------------------ */
 
 /* The "main" of package.json, the caller's to free; NULL: there is none that can be used. */
@@ -119,13 +139,13 @@ static char *read_package(int dirfd)
 }
 
 /* By the habits of languages. */
-static int find_entry(int dirfd, const char *shown, char **ret, struct hutch_err *err)
+static int find_entry(int dirfd, const char *shown, const struct ignore_list *ignore, char **ret, struct hutch_err *err)
 {
     static const char *const names[] = { "main.py", "__main__.py", NULL /* package.json */, "index.js" };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         auto_free char *name = names[i] ? strdup(names[i]) : read_package(dirfd);
-        auto_fd fd = name ? open_inside(dirfd, name) : -1;
+        auto_fd fd = name && !hutch_ignore_holds_back(ignore, name) ? open_inside(dirfd, name) : -1;
 
         if (fd < 0)
             continue;
@@ -162,6 +182,8 @@ static int check_options(const struct run_opts *opts, bool has_dir, struct hutch
     if (opts->module && opts->language && strcmp(opts->language, "python") != 0)
         return hutch_err_set(err, 0, "option '-m' is for Python, and '--language %s' says something else",
                              opts->language);
+    if (opts->writable && !has_dir)
+        return hutch_err_set(err, 0, "option '--writable' is for a project, and there is none");
     if ((has_dir || opts->module) && other)
         return hutch_err_set(err, 0, "option '%s' is for a program by itself, and not for %s", other,
                              has_dir ? "a project" : "a module");
@@ -185,16 +207,19 @@ int hutch_run_project_find(const struct run_opts *opts, char **words, struct run
     if (rc < 0)
         return rc;
     ret->args = words;
-    if (has_text || (!is_word && words[0] && strcmp(words[0], "-") == 0))
-        return 0;
+    ret->is_writable = opts->writable;
     dirfd = open(ret->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dirfd < 0) {
         hutch_err_set(err, errno, "open the project '%s'", shown);
         return -EXIT_NOT_EXECUTABLE;
     }
+    if (read_ignore(dirfd, shown, &ret->ignore, err) < 0)
+        return -EXIT_HUTCH;
+    if (has_text || (!is_word && words[0] && strcmp(words[0], "-") == 0))
+        return 0;
     ret->args = words[0] ? words + 1 : words;
     if (is_word || !words[0])
-        return find_entry(dirfd, shown, &ret->entry, err);
+        return find_entry(dirfd, shown, &ret->ignore, &ret->entry, err);
     rc = check_entry(dirfd, shown, words[0], err);
     if (rc < 0)
         return rc;
@@ -203,8 +228,9 @@ int hutch_run_project_find(const struct run_opts *opts, char **words, struct run
 }
 
 int hutch_run_project_set(const struct run_project *project, const struct run_opts *opts, struct sandbox_spec *spec,
-                          struct hutch_err *err)
+                          struct project_copy *ret_copy, struct hutch_err *err)
 {
+    const bool is_copied = project->is_writable || project->ignore.n > 0;
     auto_free char *path = NULL;
     auto_fd dirfd = -1, fd = -1;
     char head[128];
@@ -213,7 +239,11 @@ int hutch_run_project_set(const struct run_project *project, const struct run_op
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (strcmp(spec->mounts[i].target, RUN_PROJECT_DIR) == 0)
             return hutch_err_set(err, 0, "'" RUN_PROJECT_DIR "' is where the project is: nothing else can be there");
-    if (!hutch_spec_add_mount(spec, MOUNT_BIND, project->dir, RUN_PROJECT_DIR, MOUNT_IDMAP | MOUNT_RDONLY, err) ||
+    if (is_copied)
+        *ret_copy = (struct project_copy){ .dir = project->dir, .target = RUN_PROJECT_DIR, .entry = project->entry,
+                                           .ignore = &project->ignore, .is_writable = project->is_writable };
+    if ((!is_copied && !hutch_spec_add_mount(spec, MOUNT_BIND, project->dir, RUN_PROJECT_DIR,
+                                             MOUNT_IDMAP | MOUNT_RDONLY, err)) ||
         (!opts->workdir && hutch_spec_set_string(&spec->cwd, RUN_PROJECT_DIR, err) < 0))
         return -1;
     if (!project->entry)

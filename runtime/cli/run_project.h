@@ -3,9 +3,10 @@
 #define HUTCH_CLI_RUN_PROJECT_H
 
 #include "runtime/cli/commands.h"
+#include "runtime/run/project.h"
 #include "sandbox/err.h"
 
-#define RUN_PROJECT_DIR "/mnt/project" /* where it is inside, read-only */
+#define RUN_PROJECT_DIR "/mnt/project" /* where it is inside */
 
 struct sandbox_spec;
 
@@ -13,6 +14,8 @@ struct run_project {
     char *dir;    /* owned; its real path on the host; NULL: there is no project */
     char *entry;  /* owned; the program, relative to it; NULL: a module, a text or standard input */
     char **args;  /* of the program; the command line's */
+    struct ignore_list ignore; /* owned */
+    bool is_writable;
 };
 #define RUN_PROJECT_INIT { .dir = NULL }
 
@@ -21,9 +24,10 @@ struct run_project {
  * what is wrong, negative. To be freed either way. */
 int hutch_run_project_find(const struct run_opts *opts, char **words, struct run_project *ret, struct hutch_err *err);
 void hutch_run_project_done(struct run_project *project);
-/* Adds it to @spec, which has everything but a program: as a mount, as the working directory unless --workdir says
+/* Adds it to @spec, which has everything but a program: as a mount, unless *@ret_copy has a directory then, and the run
+ * is to make a copy of that; as the working directory unless --workdir says
  * another one, and with its program, where it has one. */
 int hutch_run_project_set(const struct run_project *project, const struct run_opts *opts, struct sandbox_spec *spec,
-                          struct hutch_err *err);
+                          struct project_copy *ret_copy, struct hutch_err *err);
 
 #endif

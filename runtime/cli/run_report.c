@@ -69,6 +69,17 @@ static void explain_missing_module(FILE *to, const struct run_opts *opts, const 
         fprintf(to, "hutch: %s\n", sentence);
 }
 
+/* Of a copy that is gone with the run. */
+static void tell_project(FILE *to, const struct hutch_result *result)
+{
+    const struct run_result *r = result->internal->result;
+
+    if (r->project.added.n || r->project.modified.n || r->project.deleted.n || r->project.truncated)
+        fprintf(to, "hutch: the program has changed its copy of the project, which is not kept: %zu added, %zu "
+                    "modified, %zu deleted%s (--json tells which)\n", r->project.added.n, r->project.modified.n,
+                r->project.deleted.n, r->project.truncated ? ", and more" : "");
+}
+
 static void print_messages(FILE *to, const struct run_opts *opts, const struct hutch_result *result)
 {
     if (opts->verbose)
@@ -79,6 +90,8 @@ static void print_messages(FILE *to, const struct run_opts *opts, const struct h
         explain_memory_error(to, result);
         explain_missing_module(to, opts, result);
     }
+    if (opts->writable && !opts->quiet)
+        tell_project(to, result);
     if (!opts->quiet && !opts->data && result->directory)
         fprintf(to, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", result->directory);
 }

@@ -109,14 +109,18 @@ static int copy_xattrs(struct copier *c, int from, int to, const char *path, str
     return 0;
 }
 
+static bool is_given_away(const struct copier *c, const struct stat *st)
+{
+    return !c->owns_all && (st->st_uid != geteuid() || st->st_gid != getegid());
+}
+
 /* Owner, mode and times; the order is that chown(2) takes bits off and everything else changes times. Whoever is not
  * root gives nothing away, and has what he copied. */
-static int copy_stat(int to, const struct stat *st, const char *path, struct hutch_err *err)
+static int copy_stat(const struct copier *c, int to, const struct stat *st, const char *path, struct hutch_err *err)
 {
     const struct timespec times[] = { st->st_atim, st->st_mtim };
 
-    if ((st->st_uid != geteuid() || st->st_gid != getegid()) && fchown(to, st->st_uid, st->st_gid) < 0 &&
-        errno != EPERM && errno != EINVAL)
+    if (is_given_away(c, st) && fchown(to, st->st_uid, st->st_gid) < 0 && errno != EPERM && errno != EINVAL)
         return hutch_copier_fail(path, errno, "keep the owner of", err);
     if (fchmod(to, st->st_mode & (S_ISDIR(st->st_mode) ? 03777 : 01777)) < 0)
         return hutch_copier_fail(path, errno, "keep the mode of", err);
@@ -236,7 +240,7 @@ static int copy_file(struct copier *c, int dirfd, const char *name, int to_dirfd
     if (to < 0)
         return hutch_copier_fail(path, errno, "copy", err);
     if (copy_contents(c, from, to, &st, path, err) < 0 || copy_xattrs(c, from, to, path, err) < 0 ||
-        copy_stat(to, &st, path, err) < 0)
+        copy_stat(c, to, &st, path, err) < 0)
         return -1;
     return 0;
 }
@@ -267,7 +271,7 @@ static int copy_special(struct copier *c, int dirfd, const char *name, const str
     } else {
         return hutch_copier_fail(path, 0, "a device cannot be kept:", err);
     }
-    if ((st->st_uid != geteuid() || st->st_gid != getegid()) &&
+    if (is_given_away(c, st) &&
         fchownat(to_dirfd, to_name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EPERM &&
         errno != EINVAL)
         return hutch_copier_fail(path, errno, "keep the owner of", err);
@@ -366,7 +370,16 @@ static int leave(struct copier *c, const struct walk *w, struct copy_level *leve
 
     if (from >= 0 && copy_xattrs(c, from, to, w->path, err) < 0)
         return -1;
-    return copy_stat(to, &level->st, w->path, err);
+    return copy_stat(c, to, &level->st, w->path, err);
+}
+
+static bool is_left_out(const struct copier *c, const struct walk *w)
+{
+    struct stat st;
+
+    /* What cannot be looked at is told by who copies it. */
+    return c->is_left_out && fstatat(w->dirfd, w->name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
+           c->is_left_out(c->user, w->path, S_ISDIR(st.st_mode));
 }
 
 /* Copies what is in @from into @to. */
@@ -390,6 +403,8 @@ static int copy_below(struct copier *c, int from, int to, struct hutch_err *err)
             rc = leave(c, &w, levels, err);
             continue;
         }
+        if (is_left_out(c, &w))
+            continue;
         rc = count_entry(c, err);
         if (rc == 0)
             rc = copy_node(c, w.dirfd, w.name, levels[w.depth].fd, w.name, w.path, err);
@@ -399,6 +414,19 @@ static int copy_below(struct copier *c, int from, int to, struct hutch_err *err)
     for (size_t i = 1; i < ARRAY_SIZE(levels); i++)
         hutch_fd_closep(&levels[i].fd);
     return rc;
+}
+
+int hutch_copier_copy_contents(struct copier *c, int from, struct hutch_err *err)
+{
+    struct stat st;
+
+    if (fstat(from, &st) < 0)
+        return hutch_err_set(err, errno, "look at a directory");
+    if (copy_below(c, from, c->target, err) < 0)
+        return -1;
+    drop_links(c); /* before the top gets its times */
+    hutch_copier_copy_top(c, from, &st, c->target);
+    return 0;
 }
 
 int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int to_dirfd, const char *to_name,
@@ -426,7 +454,7 @@ int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int t
         return hutch_copier_fail(name, errno, "copy", err);
     if (copy_below(c, from, to, err) < 0 || copy_xattrs(c, from, to, name, err) < 0)
         return -1;
-    return copy_stat(to, &st, name, err);
+    return copy_stat(c, to, &st, name, err);
 }
 
 int hutch_copier_copy_tree(int from_dirfd, int store_dirfd, const char *name, const struct snapshot_bounds *bounds,

@@ -5,6 +5,7 @@
 #include "sandbox/err.h"
 #include "runtime/data/snapshot.h"
 
+#include <stdbool.h>
 #include <sys/stat.h>
 
 /* One copying, and what it came to so far. */
@@ -15,6 +16,11 @@ struct copier {
     int links_fd;      /* owned; -1: not needed yet. Files with several names, by their inode: link(2) needs no table */
     char links_name[32];
     char *buf;         /* owned */
+    /* Set by the caller after the init, else NULL: whether @path, relative to the top, is not to be copied. What is below
+     * such a directory is not looked at. */
+    bool (*is_left_out)(const void *user, const char *path, bool is_dir);
+    const void *user;
+    bool owns_all;     /* the copies belong to the caller, whoever has the originals */
 };
 #define COPIER_INIT { .target = -1, .links_fd = -1 }
 
@@ -29,6 +35,10 @@ int hutch_copier_copy_tree(int from_dirfd, int store_dirfd, const char *name, co
 /* Copies @name, whatever it is, as the new entry @to_name. What is gone meanwhile is no error. */
 int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int to_dirfd, const char *to_name,
                             struct hutch_err *err);
+
+/* Copies what is in @from, which is open for reading, into the target, and the attributes of @from as
+ * hutch_copier_copy_top() does. */
+int hutch_copier_copy_contents(struct copier *c, int from, struct hutch_err *err);
 
 /* @to is to have the attributes of @from, and mode and times of @st: for the data directory itself, which may be
  * another user's; then it stays as it is. */

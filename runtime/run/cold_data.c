@@ -13,17 +13,25 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-static int make_volume(const struct sandbox_spec *spec, const struct id_plan *plan, struct cold_data *ret,
+static int open_volume(uint64_t bytes, uint64_t files, const struct id_plan *plan, int *ret_dirfd, int *ret_mount_fd,
                        struct hutch_err *err)
 {
     struct volume_mounts mounts = VOLUME_MOUNTS_INIT;
 
-    if (hutch_volume_make(spec->limits[LIMIT_DATA_SIZE], spec->limits[LIMIT_DATA_FILES], plan, &mounts, err) < 0)
+    if (hutch_volume_make(bytes, files, plan, &mounts, err) < 0)
         return -1;
-    ret->mount_fd = hutch_fd_take(&mounts.sandbox_fd);
-    ret->dirfd = openat(mounts.base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *ret_mount_fd = hutch_fd_take(&mounts.sandbox_fd);
+    *ret_dirfd = openat(mounts.base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     hutch_fd_closep(&mounts.base_fd);
-    return ret->dirfd < 0 ? hutch_err_set(err, errno, "open a data directory in memory") : 0;
+    return *ret_dirfd < 0 ? hutch_err_set(err, errno, "open a data directory in memory") : 0;
+}
+
+static int make_volume(const struct sandbox_spec *spec, const struct id_plan *plan, struct cold_data *ret,
+                       struct hutch_err *err)
+{
+    ret->ids = *plan;
+    return open_volume(spec->limits[LIMIT_DATA_SIZE], spec->limits[LIMIT_DATA_FILES], plan, &ret->dirfd,
+                       &ret->mount_fd, err);
 }
 
 int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, struct cold_data *ret,
@@ -55,6 +63,7 @@ int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, 
     shared = plan;
     if (hutch_mounts_enter_namespaces(&plan, &why, err) < 0)
         goto on_disk;
+    ret->is_apart = true;
     if (may_own && plan.range.count > 1 && hutch_ids_borrow(&plan, &ret->id_fd, &why) == 0) {
         if (make_volume(spec, &plan, ret, err) == 0) {
             ret->uid = plan.host_uid;
@@ -70,6 +79,7 @@ int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, 
     if (make_volume(spec, &shared, ret, err) == 0)
         return 1;
 on_disk:
+    ret->ids = shared;
     if (!plan.is_mapped_away && may_own)
         snprintf(ret->why_shared, sizeof(ret->why_shared), IDS_ON_DISK);
     hutch_cold_data_done(ret);
@@ -77,6 +87,24 @@ on_disk:
         return hutch_err_wrap(err, "have a data directory in memory, as the policy says");
     hutch_log_debug("run: the data directory is on disk: %s", err->msg);
     return 0;
+}
+
+int hutch_cold_data_make_another(struct cold_data *data, uint64_t bytes, uint64_t files, int *ret_dirfd,
+                                 int *ret_mount_fd, struct hutch_err *err)
+{
+    struct hutch_err ignored;
+
+    if (!data->is_apart) {
+        struct id_plan plan;
+
+        if (hutch_userns_plan(&plan, err) < 0)
+            return -1;
+        data->ids = plan;
+        if (hutch_mounts_enter_namespaces(&plan, &ignored, err) < 0)
+            return -1;
+        data->is_apart = true;
+    }
+    return open_volume(bytes, files, &data->ids, ret_dirfd, ret_mount_fd, err);
 }
 
 int hutch_cold_data_keep(const struct cold_data *data, struct run_state *state, char **ret_path, struct hutch_err *err)

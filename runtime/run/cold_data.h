@@ -8,8 +8,10 @@
 #include "runtime/run/state.h"
 #include "sandbox/err.h"
 #include "sandbox/spec.h"
+#include "sandbox/userns.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct cold_data {
@@ -19,6 +21,8 @@ struct cold_data {
     uid_t uid;
     gid_t gid;
     char why_shared[96]; /* … for this reason, "" where sandbox.h is to say it */
+    bool is_apart;       /* the process is in namespaces of its own … */
+    struct id_plan ids;  /* … and these are the sandbox's */
 };
 #define COLD_DATA_INIT { .dirfd = -1, .mount_fd = -1, .id_fd = -1 }
 
@@ -27,6 +31,11 @@ struct cold_data {
  * where the policy wants it in memory. */
 int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, struct cold_data *ret,
                          struct hutch_err *err);
+/* Another file system in memory for the same sandbox, after hutch_cold_data_make() or without it: @bytes of contents,
+ * @files names. Both descriptors are the caller's, as dirfd and mount_fd are. What is said there of the process holds
+ * here. */
+int hutch_cold_data_make_another(struct cold_data *data, uint64_t bytes, uint64_t files, int *ret_dirfd,
+                                 int *ret_mount_fd, struct hutch_err *err);
 /* Copies it to the disk, where the user finds it: *ret_path is the caller's to free. */
 int hutch_cold_data_keep(const struct cold_data *data, struct run_state *state, char **ret_path, struct hutch_err *err);
 void hutch_cold_data_done(struct cold_data *data);

@@ -28,6 +28,7 @@ void hutch_result_done(struct run_result *r)
     free(r->value);
     free(r->directory);
     hutch_file_changes_done(&r->files);
+    hutch_file_changes_done(&r->project);
     hutch_result_init(r);
 }
 
@@ -158,6 +159,21 @@ static void add_files(struct text_buffer *t, const struct run_result *r)
                                  "\"truncated\":false}");
 }
 
+/* Of a copy that could be written only. */
+static void add_project(struct text_buffer *t, const struct run_result *r)
+{
+    cJSON *project = r->has_project ? cJSON_CreateObject() : NULL;
+    char *json = project && hutch_files_add_changes(project, &r->project) ? cJSON_PrintUnformatted(project) : NULL;
+
+    cJSON_Delete(project);
+    if (!r->has_project)
+        return;
+    t->is_broken |= !json;
+    hutch_text_add_string(t, ",\"project\":");
+    hutch_text_add_string(t, json ? json : "");
+    free(json);
+}
+
 /* Three decimals, and a point in every locale. */
 static void add_ms(struct text_buffer *t, const char *before, double ms)
 {
@@ -264,6 +280,7 @@ int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_l
     add_error(&t, &r->error);
     add_value(&t, r);
     add_files(&t, r);
+    add_project(&t, r);
     add_timings(&t, r);
     add_usage(&t, r);
     add_limits(&t, r);

@@ -44,6 +44,8 @@ struct run_result {
 
     char *directory;           /* owned; the host's path of /mnt/data, NULL when there is none */
     struct file_changes files;
+    bool has_project;            /* it had a copy of a project to write to, with … */
+    struct file_changes project; /* … these changes, which are not kept */
 
     double queued_ms, prepared_ms, run_ms, total_ms;
 

@@ -2,6 +2,7 @@
 
 #include "runtime/data/changes.h"
 #include "runtime/run/cold_data.h"
+#include "runtime/run/project.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
@@ -28,6 +29,8 @@ struct run {
     int data_dirfd;
     struct cold_data memory; /* data_dirfd is in it, where the directory is in memory */
     struct file_list before;
+    int project_dirfd; /* of the copy */
+    struct file_list project_before;
 };
 
 static bool is_in_memory(const struct run *r)
@@ -82,6 +85,19 @@ static int prepare_data(struct run *r, struct hutch_err *err)
     mount->dev = st.st_dev;
     mount->ino = st.st_ino;
     return hutch_collect_snapshot(r->data_dirfd, &bounds, &r->before, err);
+}
+
+/* After the data directory, whose ids it has. */
+static int prepare_project(struct run *r, struct hutch_err *err)
+{
+    const struct project_copy *project = r->request->project;
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+
+    if (!project)
+        return 0;
+    if (hutch_project_copy(project, r->request->spec, &r->memory, &r->project_dirfd, err) < 0)
+        return -1;
+    return project->is_writable ? hutch_collect_snapshot(r->project_dirfd, &bounds, &r->project_before, err) : 0;
 }
 
 static int find_cgroup(struct run *r, struct hutch_err *err)
@@ -179,6 +195,18 @@ static void collect(struct run *r)
         hutch_supervisor_admit_lost_files(r->supervisor, &why);
 }
 
+static void collect_project(struct run *r)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct hutch_err why;
+
+    if (!r->result->has_project || r->supervisor->setup_failed ||
+        hutch_collect_changes(r->project_dirfd, &r->project_before, &bounds, &r->result->project, &why) == 0)
+        return;
+    r->result->project.truncated = true;
+    hutch_log_debug("run: collect the files of the project: %s", why.msg);
+}
+
 static int finish(struct run *r, struct hutch_err *err)
 {
     struct sandbox_end end = { 0 };
@@ -193,6 +221,7 @@ static int finish(struct run *r, struct hutch_err *err)
     if (hutch_verdict_decide(r->supervisor, &end, err) < 0)
         rc = -1;
     collect(r);
+    collect_project(r);
     return rc;
 }
 
@@ -208,7 +237,9 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
                      .sandbox = SANDBOX_INIT,
                      .data_dirfd = -1,
                      .memory = COLD_DATA_INIT,
-                     .before = FILE_LIST_INIT };
+                     .before = FILE_LIST_INIT,
+                     .project_dirfd = -1,
+                     .project_before = FILE_LIST_INIT };
     struct hutch_err ignored;
     int rc = -1;
 
@@ -218,6 +249,7 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
     s->sandbox = &r.sandbox;
     s->tree = request->spec->rootfs_path;
     s->result = ret;
+    ret->has_project = request->project && request->project->is_writable;
     s->out.capture = &ret->out;
     s->out.sink_fd = request->stdout_fd;
     s->err_out.capture = &ret->err_out;
@@ -227,7 +259,7 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
     s->in.source_fd = request->stdin_fd;
     hutch_supervisor_set_limits(s, request->spec->limits, request->spec->grace_ms);
     if (hutch_state_open(request->home, &r.state, err) < 0 || find_cgroup(&r, err) < 0 ||
-        prepare_data(&r, err) < 0 || start(&r, err) < 0) {
+        prepare_data(&r, err) < 0 || prepare_project(&r, err) < 0 || start(&r, err) < 0) {
         s->setup_failed = true;
         s->setup_err = *err;
     }
@@ -238,8 +270,10 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
         hutch_sandbox_finish(&r.sandbox, NULL, &ignored);
     hutch_supervisor_free(s);
     hutch_fd_closep(&r.data_dirfd);
+    hutch_fd_closep(&r.project_dirfd);
     hutch_cold_data_done(&r.memory);
     hutch_file_list_done(&r.before);
+    hutch_file_list_done(&r.project_before);
     hutch_cgroup_base_done(&r.cgroup_base);
     if (hutch_state_close(&r.state, &ignored) < 0)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);

@@ -8,10 +8,13 @@
 #include "runtime/run/stream.h"
 #include "sandbox/spec.h"
 
+struct project_copy;
+
 struct run_request {
     struct sandbox_spec *spec; /* everything but /mnt/data and the error report, which the run adds; not owned */
     const char *home;          /* hutch's own directory */
     const char *data_dir;      /* host directory bound at /mnt/data, its real path; NULL: a fresh one */
+    const struct project_copy *project; /* NULL: none, or it is a mount of the spec. With one, may_unshare is true */
     int stdin_fd;              /* copied to the program; -1: empty. Not owned. */
     int stdout_fd, stderr_fd;  /* where the program's output goes as it comes; -1: into the result */
     struct stream_shaper *stdout_shaper, *stderr_shaper; /* what they get instead, NULL: as it is. Not owned. */

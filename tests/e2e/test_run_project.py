@@ -182,6 +182,155 @@ def test_other_refusals(project, tmp_path):
     assert result["verdict"] == "setup_failed" and "look at the project" in result["message"]
 
 
+LISTING = """
+    import os
+    print(sorted(os.path.relpath(os.path.join(where, name)) for where, folders, names in os.walk(".") for name in folders + names))
+"""
+CHANGING = """
+    import os
+    open("new", "w").write("x"); open("sub/old", "a").write("y"); os.remove("gone"); os.symlink("/etc/passwd", "link")
+    os.mkdir("d"); open("d/deep", "w").close(); open("/mnt/data/out", "w").close()
+    print(open("sub/old").read(), os.getcwd())
+"""
+
+
+@pytest.mark.parametrize("ignore, gone", [
+    ("*.pem\n", {"k.pem", "sub/k2.pem"}),
+    ("sub/\n# k.pem\n", {"sub", "sub/k2.pem", "sub/old"}),
+    ("/k.pem\r\nsub/k*\r\n", {"k.pem", "sub/k2.pem"}),
+    ("\xef\xbb\xbfk.pem", {"k.pem"}),
+    (".hutchignore\nnone\n*.txt", {".hutchignore"}),
+    ("# nothing\n\n", set()),
+], ids=["a glob", "a directory", "paths", "a byte order mark", "itself", "nothing"])
+def test_what_is_held_back(project, ignore, gone):
+    files = {"main.py": LISTING, "k.pem": "secret", "sub/k2.pem": "secret", "sub/old": "old"}
+    top = project(files)
+    with open(os.path.join(top, ".hutchignore"), "wb") as file:
+        file.write(ignore.encode("latin-1"))
+    everything = {name for name, _ in contents(top)}
+    before = contents(top)
+    for words in ([], ["--writable"]):
+        assert out(*words, top) == "%s\n" % sorted(everything - gone)
+    assert contents(top) == before
+
+
+def test_the_copy_is_as_the_project(project):
+    """Modes, times, links within it and hard links; read-only all the same."""
+    top = project({"start.py": ("main.py",), "secret": "", ".hutchignore": "secret", "main.py": """
+        import os
+        for name in ("a", "b", "x.sh"):
+            st = os.stat(name); print(name, oct(st.st_mode), st.st_mtime_ns, st.st_nlink, st.st_uid == os.getuid())
+        print(os.readlink("start.py"), os.stat("a").st_ino == os.stat("b").st_ino, sorted(os.listdir(".")))
+        try: open("new", "w")
+        except OSError as error: print(error.errno)
+    """, "a": "a", "x.sh": "exit 0"})
+    os.link(os.path.join(top, "a"), os.path.join(top, "b"))
+    os.chmod(os.path.join(top, "x.sh"), 0o750)
+    os.utime(os.path.join(top, "x.sh"), ns=(10**18, 10**18 + 7))
+    printed = out("--project", top, "start.py").splitlines()
+    assert printed[0].split()[1:2] + printed[0].split()[3:] == [oct(os.stat(os.path.join(top, "a")).st_mode), "2", "True"]
+    assert printed[2] == "x.sh %s %d 1 True" % (oct(0o100750), 10**18 + 7)
+    assert printed[3] == "main.py True %s" % sorted(set(os.listdir(top)) - {"secret"})
+    assert printed[4] == "30"
+
+
+def test_a_copy_to_write_to(project):
+    top = project({"main.py": CHANGING, "sub/old": "old", "gone": "gone"})
+    before = contents(top)
+    result = run_json("--writable", top)
+    assert result["stdout"] == "oldy /mnt/project\n", result["stderr"]
+    changed = {kind: [file["path"] for file in result["project"][kind]] for kind in ("added", "modified", "deleted")}
+    assert changed == {"added": ["d/deep", "link", "new"], "modified": ["sub/old"], "deleted": ["gone"]}
+    assert [file["path"] for file in result["files"]["added"]] == ["out"]
+    assert contents(top) == before
+    support.remove_tree(result["files"]["directory"])
+    assert "project" not in run_json(project({"main.py": "pass"}, "plain"))
+    result = run_json("--writable", project({"main.py": "pass"}, "idle"))
+    assert result["project"] == {"added": [], "modified": [], "deleted": [], "truncated": False}
+
+
+def test_it_is_told_without_json(project):
+    top = project({"main.py": "open('new', 'w').close()"})
+    says = "hutch: the program has changed its copy of the project, which is not kept: 1 added, 0 modified, 0 deleted (--json tells which)\n"
+    assert run("--writable", top).stderr.decode() == says
+    assert run("--writable", "-q", top).stderr == b""
+    assert run("--writable", project({"main.py": "pass"}, "idle")).stderr == b""
+
+
+def test_modules_and_texts_of_a_copy(project):
+    top = project({".hutchignore": "secret", "secret": ""})
+    assert out("--project", top, "-m", "pack", "x") == "module ['x'] pack\n"
+    assert out("--writable", "--project", top, "-c", "import helper, os; print(helper.NAME, os.path.exists('secret'))") == "helper False\n"
+    assert run("--project", top, "-", stdin=b"import os; print(os.path.exists('secret'))").stdout == b"False\n"
+
+
+def test_own_data_with_a_copy(project, policy, tmp_path):
+    """The data directory of the caller's, and one on the disk: the copy takes its namespaces by itself."""
+    (tmp_path / "data").mkdir(mode=0o777)
+    os.chmod(tmp_path / "data", 0o777)
+    top = project({"main.py": "open('new', 'w').close(); open('/mnt/data/out', 'w').close()"})
+    result = run_json("--writable", "--data", str(tmp_path / "data"), top)
+    assert [file["path"] for file in result["project"]["added"]] == ["new"], result
+    assert os.listdir(tmp_path / "data") == ["out"]
+    result = run_json("--writable", "--policy", policy(data_place="disk"), top)
+    assert [file["path"] for file in result["project"]["added"]] == ["new"], result
+    support.remove_tree(result["files"]["directory"])
+
+
+def test_the_copy_is_bounded(project, policy):
+    """By the kernel, whatever the program does; and by a sentence where the project itself is too large."""
+    write = "import os\ntry:\n    with open('new', 'wb') as file:\n        for _ in range(64): file.write(bytes(1 << 20))\n" \
+            "except OSError as error: print(error.errno)\n"
+    top = project({"main.py": write})
+    assert out("--writable", "--policy", policy(limits={"data_size": "16M"}), top) == "28\n"
+    many = project({"main.py": "import itertools\ntry:\n    for i in itertools.count(): open('f%d' % i, 'w').close()\n"
+                               "except OSError as error: print(error.errno, i < 100)"}, "many")
+    assert out("--writable", "--policy", policy(limits={"data_files": 100}), many) == "28 True\n"
+    says = refused("--writable", "--policy", policy(limits={"data_size": "4K"}), project({"large": "x" * 10000}, "large"))
+    assert "too large to be copied" in says and ".hutchignore" in says
+    assert "too large" in refused("--writable", "--policy", policy(limits={"data_files": 3}), top)
+    deep = project({"/".join(["d"] * 210) + "/x": ""}, "deep")
+    assert "too large" in refused("--writable", deep)
+    with open(os.path.join(deep, ".hutchignore"), "w", encoding="utf-8") as file:
+        file.write("d\n")
+    assert out(deep, "a").startswith("helper packed ['a']")
+    with open(os.path.join(top, "sparse"), "wb") as file:
+        file.truncate(1 << 40)  # which has no contents
+    assert "28" in out("--writable", "--policy", policy(limits={"data_size": "16M"}), top)
+
+
+@pytest.mark.parametrize("files, words, code, says", [
+    ({".hutchignore": "a\n!b"}, [], 125, "line 2 of .hutchignore, '!b'"),
+    ({".hutchignore": "[ab]"}, [], 125, "only '*' and '?' are known"),
+    ({".hutchignore": "x" * 70000}, [], 125, ".hutchignore"),
+    ({".hutchignore": ("../outside.py",)}, [], 125, "read .hutchignore of the project"),
+    ({".hutchignore": ("nowhere",)}, [], 125, "read .hutchignore of the project"),
+    ({".hutchignore/x": ""}, [], 125, "read .hutchignore of the project"),
+    ({".hutchignore": "*.py"}, [], 127, "has no program"),
+    ({".hutchignore": "*.py"}, ["main.py"], 125, "the program 'main.py' is held back by .hutchignore"),
+    ({".hutchignore": "src/", "src/app.py": "", "main.py": ("src/app.py",)}, ["main.py"], 125, "is held back"),
+], ids=["back", "a class", "large", "a link out", "a link to nothing", "a directory", "no entry", "the program", "behind a link"])
+def test_an_ignore_file_that_is_wrong(project, tmp_path, files, words, code, says):
+    """Nothing is shown when it is not clear what is to be hidden."""
+    (tmp_path / "outside.py").write_text("x")
+    top = project(files)
+    assert says in refused(*(["--project", top, *words] if words else [top]), code=code)
+
+
+def test_writable_needs_a_project(tmp_path):
+    (tmp_path / "x.py").write_text("")
+    assert "option '--writable' is for a project" in refused("--writable", str(tmp_path / "x.py"))
+    assert "option '--writable' is for a project" in refused("--writable", "-m", "json.tool")
+
+
+def test_what_is_copied_all_the_same(project):
+    """A FIFO, of whose writer nobody is waited for, and a file of the caller's that nobody may read, inside neither."""
+    top = project({"closed": "", "main.py": "import os, stat\nprint(stat.S_ISFIFO(os.stat('fifo').st_mode), os.access('closed', os.R_OK))"})
+    os.mkfifo(os.path.join(top, "fifo"))
+    os.chmod(os.path.join(top, "closed"), 0)
+    assert out("--writable", top) == "True False\n"
+
+
 def test_a_script_that_hutch_runs(tmp_path):
     """Its first line has been obeyed outside, and is not obeyed again."""
     hutch = os.path.realpath(support.HUTCH)
