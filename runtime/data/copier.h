@@ -16,8 +16,8 @@ struct copier {
     int links_fd;      /* owned; -1: not needed yet. Files with several names, by their inode: link(2) needs no table */
     char links_name[32];
     char *buf;         /* owned */
-    /* Set by the caller after the init, else NULL: whether @path, relative to the top, is not to be copied. What is below
-     * such a directory is not looked at. */
+    /* Set by the caller after the init, else NULL: whether @path, relative to the top, is not to be copied. What is
+     * below such a directory is not looked at. */
     bool (*is_left_out)(const void *user, const char *path, bool is_dir);
     const void *user;
     bool owns_all;     /* the copies belong to the caller, whoever has the originals */

@@ -80,8 +80,8 @@ static int read_line(char *line, size_t len, unsigned number, struct ignore_patt
         .text = line + (line[0] == '/'), .is_path = strchr(line, '/') != NULL, .is_for_dirs = is_for_dirs
     };
     if (has_idle_part(ret->text))
-        return hutch_err_set(err, 0, "line %u of " IGNORE_FILE ", '%.64s': a path has neither '.' nor '..' nor an empty "
-                                     "name in it", number, line);
+        return hutch_err_set(err, 0, "line %u of " IGNORE_FILE ", '%.64s': a path has neither '.' nor '..' nor "
+                                     "an empty name in it", number, line);
     return 1;
 }
 

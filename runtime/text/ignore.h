@@ -1,9 +1,10 @@
 /* ignore.h - .hutchignore: what of a project is held back, one pattern a line.
  *
- * '*' is any text and '?' any byte, but '/'. A pattern without a '/' is a name, wherever it is; any other is a path from
- * the top of the project. One that ends in '/' is for directories alone. A directory is held back with all that is in
- * it. Lines that are empty or begin with '#' say nothing; blanks at a line's end are no part of it. What other files of
- * the kind know beyond that is refused: a pattern that did not do what it says would show what is to be hidden. */
+ * '*' is any text and '?' any byte, but '/'. A pattern without a '/' is a name, wherever it is; any other is a path
+ * from the top of the project. One that ends in '/' is for directories alone. A directory is held back with all that is
+ * in it. Lines that are empty or begin with '#' say nothing; blanks at a line's end are no part of it. What other files
+ * of the kind know beyond that is refused: a pattern that did less than it says would show what is to be hidden.
+ */
 #ifndef HUTCH_TEXT_IGNORE_H
 #define HUTCH_TEXT_IGNORE_H
 
