@@ -99,6 +99,32 @@ int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err)
     return 0;
 }
 
+int hutch_store_open_shared(const char *path, struct store *ret, struct hutch_err *err)
+{
+    auto_free char *real = realpath(path, NULL);
+    auto_fd dirfd = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    auto_fd names = dirfd < 0 ? -1 : hutch_store_open_dir(dirfd, "names");
+    auto_fd trees = names < 0 ? -1 : hutch_store_open_dir(dirfd, "trees");
+
+    if (trees < 0)
+        return hutch_err_set(err, errno, "there is no store of images that can be read at '%.200s'", path);
+    *ret = (struct store){ .path = real, .dirfd = hutch_fd_take(&dirfd), .is_shared = true };
+    real = NULL;
+    return 0;
+}
+
+int hutch_store_dup(const struct store *store, struct store *ret, struct hutch_err *err)
+{
+    auto_free char *path = strdup(store->path);
+    auto_fd dirfd = fcntl(store->dirfd, F_DUPFD_CLOEXEC, 3);
+
+    if (!path || dirfd < 0)
+        return hutch_err_set(err, path ? errno : ENOMEM, "open the store '%s'", store->path);
+    *ret = (struct store){ .path = path, .dirfd = hutch_fd_take(&dirfd), .is_shared = store->is_shared };
+    path = NULL;
+    return 0;
+}
+
 void hutch_store_done(struct store *store)
 {
     hutch_freep(&store->path);
@@ -224,7 +250,8 @@ static void match_prefix(void *ctx, const char *entry)
 
 struct name_list {
     const struct store *store;
-    char text[256];
+    char *text;
+    size_t size;
 };
 
 static void append_name(void *ctx, const char *entry)
@@ -239,23 +266,30 @@ static void append_name(void *ctx, const char *entry)
     for (char *p = name; *p; p++)
         if (*p == '%')
             *p = '/';
-    if (len + strlen(name) + 8 < sizeof(list->text))
-        snprintf(list->text + len, sizeof(list->text) - len, "%s%s", len ? ", " : "", name);
-    else if (len + 5 < sizeof(list->text) && list->text[len - 1] != '.')
+    if (len + strlen(name) + 8 < list->size)
+        snprintf(list->text + len, list->size - len, "%s%s", len ? ", " : "", name);
+    else if (len + 5 < list->size && list->text[len - 1] != '.')
         memcpy(list->text + len, " ...", 5);
+}
+
+int hutch_store_append_names(const struct store *store, char *text, size_t size, struct hutch_err *err)
+{
+    struct name_list list = { .store = store, .text = text, .size = size };
+
+    return hutch_store_each_entry(store, "names", append_name, &list, err);
 }
 
 static int no_such_image(const struct store *store, const char *name, struct hutch_err *err)
 {
-    struct name_list list = { .store = store, .text = "" };
+    char names[256] = "";
 
-    if (hutch_store_each_entry(store, "names", append_name, &list, err) < 0)
+    if (hutch_store_append_names(store, names, sizeof(names), err) < 0)
         return -1;
-    if (list.text[0])
+    if (names[0])
         hutch_err_set(
             err, 0,
             "there is no image '%.80s' in the store; there are: %s (others are made with: hutch rootfs build FLAVOUR)",
-            name, list.text);
+            name, names);
     else
         hutch_err_set(
             err, 0,
@@ -308,7 +342,9 @@ int hutch_store_lock_tree(const struct store *store, const char *hex, int operat
     fd = hutch_store_open_dir(store->dirfd, path);
     if (fd < 0)
         return hutch_err_set(err, errno, "open '%s/%s'", store->path, path);
-    if (TEMP_FAILURE_RETRY(flock(fd, operation)) < 0) {
+    /* A network file system may know no locks. Its owner removes what is in use, then, and the sandbox keeps no file. */
+    if (TEMP_FAILURE_RETRY(flock(fd, operation)) < 0 &&
+        !(store->is_shared && (errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL))) {
         if (errno == EWOULDBLOCK)
             return hutch_err_set(err, EBUSY, "image sha256:%.12s is in use by a running sandbox", hex);
         return hutch_err_set(err, errno, "lock '%s/%s'", store->path, path);

@@ -24,8 +24,9 @@
 #define STORE_MAX_ENTRIES 1000000ull
 
 struct store {
-    char *path; /* owned; absolute path of the directory images */
-    int dirfd;  /* owned */
+    char *path;     /* owned; absolute path of the directory images */
+    int dirfd;      /* owned */
+    bool is_shared; /* another's: stores.h. Nothing is written, and what changes it fails */
 };
 #define STORE_INIT { .path = NULL, .dirfd = -1 }
 

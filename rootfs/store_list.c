@@ -50,6 +50,10 @@ static void list_tree(void *ctx, const char *entry)
 
     if (!hutch_digest_is_hex(entry))
         return;
+    snprintf(path, sizeof(path), "trees/%s", entry);
+    fd = hutch_store_open_dir(l->store->dirfd, path);
+    if (fd < 0 && l->store->is_shared) /* its owner has not shared this one */
+        return;
     bigger = reallocarray(l->images, l->n + 1, sizeof(*bigger));
     if (!bigger) {
         l->is_out_of_memory = true;
@@ -58,8 +62,6 @@ static void list_tree(void *ctx, const char *entry)
     l->images = bigger;
     l->images[l->n] = (struct store_image){ .names = NULL };
     memcpy(l->images[l->n].digest, entry, DIGEST_HEX + 1);
-    snprintf(path, sizeof(path), "trees/%s", entry);
-    fd = hutch_store_open_dir(l->store->dirfd, path);
     if (fd >= 0)
         hutch_store_read_numbers(fd, &l->images[l->n]);
     l->n++;

@@ -15,6 +15,10 @@ static inline int hutch_store_open_dir(int dirfd, const char *name)
     return openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+/* @path: the directory images of another's home. Nothing is made or swept. */
+int hutch_store_open_shared(const char *path, struct store *ret, struct hutch_err *err);
+int hutch_store_dup(const struct store *store, struct store *ret, struct hutch_err *err);
+
 /* The lock on the whole store: flock(2) with @operation. *ret_fd is the lock. */
 int hutch_store_lock(const struct store *store, int operation, int *ret_fd, struct hutch_err *err);
 
@@ -26,6 +30,9 @@ bool hutch_store_read_name(const struct store *store, const char *file, char ret
 /* Calls @each with the sorted entries of a directory of the store. */
 int hutch_store_each_entry(const struct store *store, const char *dir, void (*each)(void *ctx, const char *entry),
                            void *ctx, struct hutch_err *err);
+
+/* Adds the names of the images to @text, with ", " between them, as far as there is room. */
+int hutch_store_append_names(const struct store *store, char *text, size_t size, struct hutch_err *err);
 
 bool hutch_store_has_tree(const struct store *store, const char *hex);
 /* What @name stands for. @ret_file is the name as on disk, "" when it was a digest. */

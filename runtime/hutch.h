@@ -106,7 +106,8 @@ struct hutch_engine_options {
     const char *launcher; /* the program hutch-launcher; NULL: $HUTCH_LAUNCHER, else PREFIX/libexec/hutch-launcher:
                            * the library, or the program that it is part of, lies in PREFIX/lib, PREFIX/bin or the
                            * like; else in /usr/local or /usr */
-    const char *image;    /* name in the store, or absolute path of a root tree; NULL: "python" */
+    const char *image;    /* name in the store of home or in one of $HUTCH_IMAGES, or absolute path of a root tree;
+                           * NULL: "python" */
     const char *policy;   /* name or path; NULL: "default" */
     const char *policy_dir; /* NULL: $HUTCH_POLICY_DIR, else PREFIX/share/hutch-data/policies */
     const struct hutch_zygote *zygotes; /* NULL: bare, data (numpy, pandas), plot (matplotlib), shell (IPython) */

@@ -176,7 +176,7 @@ static const struct option_row serve_rows[] = {
 
 /* --- hutch rootfs ----------------------------------------------------------------------------------------------- */
 
-enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, EACH = 31u };
+enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, SHARE = 1u << 5, EACH = 63u };
 
 #define AT(field) offsetof(struct rootfs_opts, field)
 
@@ -187,7 +187,7 @@ static const struct option_row rootfs_rows[] = {
     { UNPACK, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
       .help = "most files and directories (1000000)" },
     { LIST | VERIFY, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print JSON" },
-    { BUILD | UNPACK | VERIFY | REMOVE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
+    { BUILD | UNPACK | VERIFY | REMOVE | SHARE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
       .help = "print only what is asked for, and errors" },
     { EACH, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
 };
@@ -240,6 +240,8 @@ const struct command hutch_commands[] = {
                                 "IMAGE", false, ROWS(rootfs_rows), VERIFY },
     [COMMAND_ROOTFS_REMOVE] = { "rootfs remove", "remove images that no sandbox runs on", "NAME...", "IMAGE", false,
                                 ROWS(rootfs_rows), REMOVE },
+    [COMMAND_ROOTFS_SHARE] = { "rootfs share", "let other users of this host read images, by HUTCH_IMAGES", "NAME...",
+                               "IMAGE", false, ROWS(rootfs_rows), SHARE },
     [COMMAND_DOCTOR] = { "doctor", "say what this host offers, what is missing, and how to mend it", NULL, "", false,
                          ROWS(doctor_rows), ONE },
     [COMMAND_COMPLETION] = { "completion", "print what completes hutch's command line in bash, zsh or fish", "SHELL",
@@ -252,5 +254,5 @@ const char *hutch_command_summary(const char *word)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(hutch_commands[i].name, word) == 0)
             return hutch_commands[i].summary;
-    return "build, unpack, list, verify and remove images"; /* rootfs, whose commands have two words */
+    return "build, unpack, list, verify, remove and share images"; /* rootfs, whose commands have two words */
 }

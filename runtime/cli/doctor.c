@@ -4,7 +4,7 @@
 #include "runtime/doctor/doctor.h"
 #include "sandbox/fd.h"
 #include "runtime/text/nbjson.h"
-#include "rootfs/store.h"
+#include "rootfs/stores.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -36,21 +36,40 @@ static void report_done(struct report *r)
     hutch_doctor_host_done(&r->host);
 }
 
-/* Makes no store: a report changes nothing on the host. */
+static int collect_images(void *ctx, const struct store *store, struct hutch_err *err)
+{
+    struct report *r = ctx;
+    struct store_image *images, *all;
+    size_t n;
+
+    if (hutch_store_list(store, &images, &n, err) < 0)
+        return -1;
+    all = reallocarray(r->images, r->n_images + n + 1, sizeof(*all));
+    if (all) {
+        r->images = all;
+        memcpy(all + r->n_images, images, n * sizeof(*all));
+        r->n_images += n;
+    } else {
+        for (size_t i = 0; i < n; i++)
+            hutch_store_image_done(&images[i]);
+    }
+    free(images);
+    return 0;
+}
+
+/* Makes no store: a report changes nothing on the host. What is wrong with one of them is a check's to tell. */
 static void list_images(struct report *r)
 {
-    struct store store = STORE_INIT;
     struct hutch_err ignored;
     auto_free char *path = NULL;
+    struct store store;
 
-    if (!r->host.home || asprintf(&path, "%s/images", r->host.home) < 0 || access(path, F_OK) < 0 ||
-        hutch_store_open(r->host.home, &store, &ignored) < 0)
-        return;
-    if (hutch_store_list(&store, &r->images, &r->n_images, &ignored) < 0) {
-        r->images = NULL;
-        r->n_images = 0;
+    if (r->host.home && asprintf(&path, "%s/images", r->host.home) >= 0 && access(path, F_OK) == 0 &&
+        hutch_store_open(r->host.home, &store, &ignored) == 0) {
+        collect_images(r, &store, &ignored);
+        hutch_store_done(&store);
     }
-    hutch_store_done(&store);
+    hutch_stores_each_shared(collect_images, r, &ignored);
 }
 
 static int exit_status(const struct report *r)

@@ -1,7 +1,7 @@
 #include "runtime/cli/missing_module.h"
 
 #include "rootfs/home.h"
-#include "rootfs/store.h"
+#include "rootfs/stores.h"
 #include "runtime/config/profile.h"
 #include "runtime/hutch.h"
 #include "sandbox/fd.h"
@@ -54,33 +54,37 @@ static bool has_module(const char *root, const char *module)
     return is_there;
 }
 
-/* The first by name that has it. */
-static char *find_image(const struct store *store, const char *module)
+struct module_search {
+    const char *module;
+    char *image; /* the first by name that has it */
+};
+
+static int find_image(void *ctx, const struct store *store, struct hutch_err *err)
 {
+    struct module_search *search = ctx;
     struct store_image *images = NULL;
-    struct hutch_err ignored;
-    char *found = NULL;
     size_t n = 0;
 
-    if (hutch_store_list(store, &images, &n, &ignored) < 0)
-        return NULL;
+    if (hutch_store_list(store, &images, &n, err) < 0)
+        return -1;
     for (size_t i = 0; i < n; i++) {
         auto_free char *root = NULL;
 
-        if (!found && images[i].n_names > 0 &&
-            asprintf(&root, "%s/trees/%s/root", store->path, images[i].digest) >= 0 && has_module(root, module))
-            found = strdup(images[i].names[0]);
+        if (!search->image && images[i].n_names > 0 &&
+            asprintf(&root, "%s/trees/%s/root", store->path, images[i].digest) >= 0 &&
+            has_module(root, search->module))
+            search->image = strdup(images[i].names[0]);
         hutch_store_image_done(&images[i]);
     }
     free(images);
-    return found;
+    return search->image != NULL;
 }
 
 char *hutch_missing_module_explain(const char *image, const struct hutch_result *result)
 {
     auto_free char *home = NULL, *own = NULL, *other = NULL;
-    struct store store = { .dirfd = -1 };
     char module[MODULE_SIZE], *sentence = NULL;
+    struct module_search search = { .module = module };
     struct hutch_err ignored;
     auto_fd lockfd = -1;
 
@@ -89,13 +93,12 @@ char *hutch_missing_module_explain(const char *image, const struct hutch_result 
         return NULL;
     if (!image)
         image = PROFILE_IMAGE;
-    if (hutch_home_path(&home, &ignored) < 0 || hutch_store_open(home, &store, &ignored) < 0)
-        return NULL;
-    if (hutch_store_find(&store, image, &own, &lockfd, &ignored) == 0 && !has_module(own, module))
-        other = find_image(&store, module);
+    if (hutch_home_path(&home, &ignored) == 0 &&
+        hutch_stores_find(home, image, &own, &lockfd, &ignored) == 0 && !has_module(own, module) &&
+        hutch_stores_each(home, find_image, &search, &ignored) == 1)
+        other = search.image;
     if (other && asprintf(&sentence, "image '%s' has no module '%s', and image '%s' has it: --image %s", image, module,
                           other, other) < 0)
         sentence = NULL;
-    hutch_store_done(&store);
     return sentence;
 }

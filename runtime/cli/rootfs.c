@@ -9,7 +9,8 @@
 #include "rootfs/home.h"
 #include "runtime/text/quantity.h"
 #include "rootfs/progress.h"
-#include "rootfs/store.h"
+#include "rootfs/store_share.h"
+#include "rootfs/stores.h"
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
@@ -237,72 +238,90 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
 
 /* --- list ------------------------------------------------------------------------------------------------- */
 
-static int list_json(const struct store_image *images, size_t n, struct hutch_err *err)
+static void add_json(cJSON *array, const struct store *store, const struct store_image *image)
 {
-    cJSON *array = cJSON_CreateArray();
-    char *text;
+    char digest[sizeof("sha256:") + DIGEST_HEX];
+    cJSON *object = cJSON_CreateObject(), *names = cJSON_CreateArray();
 
-    for (size_t i = 0; i < n; i++) {
-        char digest[sizeof("sha256:") + DIGEST_HEX];
-        cJSON *image = cJSON_CreateObject(), *names = cJSON_CreateArray();
-
-        snprintf(digest, sizeof(digest), "sha256:%s", images[i].digest);
-        cJSON_AddStringToObject(image, "digest", digest);
-        for (size_t k = 0; k < images[i].n_names; k++)
-            cJSON_AddItemToArray(names, cJSON_CreateString(images[i].names[k]));
-        cJSON_AddItemToObject(image, "names", names);
-        cJSON_AddNumberToObject(image, "bytes", (double)images[i].bytes);
-        cJSON_AddNumberToObject(image, "entries", (double)images[i].entries);
-        cJSON_AddNumberToObject(image, "devices", (double)images[i].devices);
-        cJSON_AddNumberToObject(image, "unpacked", (double)images[i].unpacked);
-        cJSON_AddItemToArray(array, image);
-    }
-    text = cJSON_Print(array);
-    cJSON_Delete(array);
-    if (!text)
-        return hutch_err_set(err, ENOMEM, "print the list");
-    puts(text);
-    free(text);
-    return 0;
+    snprintf(digest, sizeof(digest), "sha256:%s", image->digest);
+    cJSON_AddStringToObject(object, "digest", digest);
+    for (size_t k = 0; k < image->n_names; k++)
+        cJSON_AddItemToArray(names, cJSON_CreateString(image->names[k]));
+    cJSON_AddItemToObject(object, "names", names);
+    cJSON_AddNumberToObject(object, "bytes", (double)image->bytes);
+    cJSON_AddNumberToObject(object, "entries", (double)image->entries);
+    cJSON_AddNumberToObject(object, "devices", (double)image->devices);
+    cJSON_AddNumberToObject(object, "unpacked", (double)image->unpacked);
+    cJSON_AddStringToObject(object, "store", store->path);
+    cJSON_AddItemToArray(array, object);
 }
 
-static void list_table(const struct store_image *images, size_t n)
+static void print_row(const struct store *store, const struct store_image *image)
 {
-    if (n > 0)
-        printf("%-24s %-12s %9s %9s  %s\n", "NAME", "DIGEST", "SIZE", "ENTRIES", "UNPACKED");
-    for (size_t i = 0; i < n; i++) {
-        char size[32], when[32] = "?";
-        time_t unpacked = (time_t)images[i].unpacked;
-        struct tm tm;
+    char size[32], when[32] = "?";
+    time_t unpacked = (time_t)image->unpacked;
+    struct tm tm;
 
-        print_size(size, sizeof(size), images[i].bytes);
-        if (localtime_r(&unpacked, &tm))
-            strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
-        for (size_t k = 0; k < images[i].n_names || k == 0; k++)
-            printf("%-24s %.12s %9s %9" PRIu64 "  %s\n", images[i].n_names ? images[i].names[k] : "-", images[i].digest,
-                   size, images[i].entries, when);
+    print_size(size, sizeof(size), image->bytes);
+    if (localtime_r(&unpacked, &tm))
+        strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
+    for (size_t k = 0; k < image->n_names || k == 0; k++)
+        printf("%-24s %.12s %9s %9" PRIu64 "  %s%s%s\n", image->n_names ? image->names[k] : "-", image->digest, size,
+               image->entries, when, store->is_shared ? "  in " : "", store->is_shared ? store->path : "");
+}
+
+struct list_ui {
+    cJSON *array; /* of JSON output, else NULL */
+    size_t n;
+};
+
+static int list_store(void *ctx, const struct store *store, struct hutch_err *err)
+{
+    struct list_ui *list = ctx;
+    struct store_image *images = NULL;
+    size_t n = 0;
+
+    if (hutch_store_list(store, &images, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (list->array) {
+            add_json(list->array, store, &images[i]);
+        } else {
+            if (list->n + i == 0)
+                printf("%-24s %-12s %9s %9s  %s\n", "NAME", "DIGEST", "SIZE", "ENTRIES", "UNPACKED");
+            print_row(store, &images[i]);
+        }
+        hutch_store_image_done(&images[i]);
     }
+    free(images);
+    list->n += n;
+    return 0;
 }
 
 static int cmd_list(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
 {
-    struct store_image *images = NULL;
-    size_t n = 0;
-    int rc = 0;
+    struct list_ui list = { .array = opts->json ? cJSON_CreateArray() : NULL };
+    char *text = NULL;
+    int rc;
 
-    if (opts->n_args > 0)
+    if (opts->n_args > 0) {
+        cJSON_Delete(list.array);
         return hutch_err_set(err, 0, "usage: hutch rootfs list [--json]");
-    if (hutch_store_list(store, &images, &n, err) < 0)
-        return -1;
-    if (opts->json)
-        rc = list_json(images, n, err);
-    else if (n > 0)
-        list_table(images, n);
-    else
+    }
+    rc = list_store(&list, store, err);
+    if (rc == 0)
+        rc = hutch_stores_each_shared(list_store, &list, err);
+    if (rc == 0 && list.array) {
+        text = cJSON_Print(list.array);
+        if (text)
+            puts(text);
+        else
+            rc = hutch_err_set(err, ENOMEM, "print the list");
+        free(text);
+    } else if (rc == 0 && list.n == 0) {
         hutch_say("the store '%s' is empty (hutch rootfs build python)", store->path);
-    for (size_t i = 0; i < n; i++)
-        hutch_store_image_done(&images[i]);
-    free(images);
+    }
+    cJSON_Delete(list.array);
     return rc;
 }
 
@@ -364,6 +383,17 @@ static int verify_one(const struct store *store, const char *name, const struct 
     return n > 0;
 }
 
+/* In whichever store has it. */
+static int verify_named(const char *name, const struct rootfs_opts *opts, cJSON *array, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_store_done))) struct store store = STORE_INIT;
+    auto_free char *home = NULL;
+
+    if (hutch_home_path(&home, err) < 0 || hutch_stores_open(home, name, &store, err) < 0)
+        return -1;
+    return verify_one(&store, name, opts, array, err);
+}
+
 static int verify_all(const struct store *store, const struct rootfs_opts *opts, cJSON *array, struct hutch_err *err)
 {
     struct store_image *images = NULL;
@@ -392,7 +422,7 @@ static int cmd_verify(const struct store *store, const struct rootfs_opts *opts,
     if (opts->n_args == 0)
         worst = rc = verify_all(store, opts, array, err);
     for (size_t i = 0; i < opts->n_args && rc >= 0; i++) {
-        rc = verify_one(store, opts->args[i], opts, array, err);
+        rc = verify_named(opts->args[i], opts, array, err);
         if (rc > worst)
             worst = rc;
     }
@@ -419,6 +449,28 @@ static int cmd_remove(const struct store *store, const struct rootfs_opts *opts,
     return 0;
 }
 
+/* --- share ------------------------------------------------------------------------------------------------ */
+
+static int cmd_share(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    auto_free char *closed = NULL;
+
+    if (opts->n_args == 0)
+        return hutch_err_set(err, 0, "usage: hutch rootfs share NAME...");
+    for (size_t i = 0; i < opts->n_args; i++) {
+        hutch_freep(&closed);
+        closed = NULL;
+        if (hutch_store_share(store, opts->args[i], &closed, err) < 0)
+            return -1;
+    }
+    if (closed)
+        hutch_say("other users cannot enter '%s', so they do not reach the store; what lets them: chmod o+x '%s'",
+                  closed, closed);
+    if (!opts->quiet)
+        printf("HUTCH_IMAGES=%s\n", store->path);
+    return 0;
+}
+
 /* --- the command line ------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -426,7 +478,7 @@ static const struct {
     int (*run)(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err);
 } commands[] = {
     { COMMAND_ROOTFS_BUILD, cmd_build }, { COMMAND_ROOTFS_UNPACK, cmd_unpack }, { COMMAND_ROOTFS_LIST, cmd_list },
-    { COMMAND_ROOTFS_VERIFY, cmd_verify }, { COMMAND_ROOTFS_REMOVE, cmd_remove },
+    { COMMAND_ROOTFS_VERIFY, cmd_verify }, { COMMAND_ROOTFS_REMOVE, cmd_remove }, { COMMAND_ROOTFS_SHARE, cmd_share },
 };
 
 /* "build" of "rootfs build". */

@@ -1,6 +1,6 @@
 #include "runtime/cli/settings.h"
 
-#include "rootfs/store.h"
+#include "rootfs/stores.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/version.h"
 #include "runtime/config/limits.h"
@@ -62,15 +62,13 @@ static bool add_directory(struct text_buffer *t, const char *path)
 
 static bool add_image(struct text_buffer *t, const char *name, const char *home)
 {
-    __attribute__((cleanup(hutch_store_done))) struct store store = STORE_INIT;
     auto_free char *path = NULL;
     struct hutch_err ignored;
     auto_fd lock = -1;
 
     if (name[0] == '/')
         return add_file(t, name);
-    return hutch_store_open(home, &store, &ignored) == 0 &&
-           hutch_store_find(&store, name, &path, &lock, &ignored) == 0 && add_file(t, path);
+    return hutch_stores_find(home, name, &path, &lock, &ignored) == 0 && add_file(t, path);
 }
 
 /* With all files beside it, as a policy names others. One that lies elsewhere may name any. */

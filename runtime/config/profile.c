@@ -7,7 +7,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/config/policy.h"
 #include "runtime/config/policy_find.h"
-#include "rootfs/store.h"
+#include "rootfs/stores.h"
 #include "runtime/config/usual_mounts.h"
 
 #include <inttypes.h>
@@ -294,10 +294,8 @@ static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
 int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd,
                            struct hutch_err *err)
 {
-    struct store store;
     auto_free char *path = NULL;
     struct stat st;
-    int rc;
 
     if (profile->rootfs && profile->image)
         return hutch_err_set(err, 0, "options '--rootfs' and '--image' exclude each other");
@@ -314,11 +312,9 @@ int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *s
             return hutch_err_set(err, ENOTDIR, "option '--rootfs': '%s'", profile->rootfs);
         return hutch_spec_set_string(&spec->rootfs_path, path, err);
     }
-    if (hutch_store_open(profile->home, &store, err) < 0)
+    if (hutch_stores_find(profile->home, profile->image ? profile->image : PROFILE_IMAGE, &path, ret_lockfd, err) < 0)
         return -1;
-    rc = hutch_store_find(&store, profile->image ? profile->image : PROFILE_IMAGE, &path, ret_lockfd, err);
-    hutch_store_done(&store);
-    return rc < 0 ? -1 : hutch_spec_set_string(&spec->rootfs_path, path, err);
+    return hutch_spec_set_string(&spec->rootfs_path, path, err);
 }
 
 int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err)

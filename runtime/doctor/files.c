@@ -3,7 +3,7 @@
 
 #include "sandbox/fd.h"
 #include "runtime/config/policy.h"
-#include "rootfs/store.h"
+#include "rootfs/stores.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -118,13 +118,40 @@ void hutch_probe_policies(const struct doctor_host *host, struct doctor_finding 
     hutch_doctor_found(ret, DOCTOR_OK, "default, strict and trusted can be read from '%.400s'", host->policy_dir);
 }
 
+struct image_names {
+    char text[400];
+    size_t n;          /* images, with a name or without one */
+    bool has_usual;
+};
+
+static int add_names(void *ctx, const struct store *store, struct hutch_err *err)
+{
+    struct image_names *names = ctx;
+    struct store_image *images;
+    size_t n, len = strlen(names->text);
+
+    if (hutch_store_list(store, &images, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < images[i].n_names; k++) {
+            const char *name = images[i].names[k];
+
+            names->has_usual |= strcmp(name, "python") == 0 || strcmp(name, "python:latest") == 0;
+            if (len + strlen(name) + 3 < sizeof(names->text))
+                len += (size_t)snprintf(names->text + len, sizeof(names->text) - len, "%s%s", len ? ", " : "", name);
+        }
+        hutch_store_image_done(&images[i]);
+    }
+    free(images);
+    names->n += n;
+    return 0;
+}
+
 void hutch_probe_images(const struct doctor_host *host, struct doctor_finding *ret)
 {
-    struct store store;
-    struct store_image *images;
+    struct image_names names = { .n = 0 };
     struct hutch_err err;
-    char names[400] = "";
-    size_t n, len = 0;
+    struct store own;
     auto_free char *path = NULL;
 
     if (!host->home || asprintf(&path, "%s/images", host->home) < 0) {
@@ -132,29 +159,27 @@ void hutch_probe_images(const struct doctor_host *host, struct doctor_finding *r
         hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes hutch's home");
         return;
     }
-    if (access(path, F_OK) < 0 && errno == ENOENT) { /* opening the store would make it */
-        hutch_doctor_found(ret, DOCTOR_MISSING, "none; only '--rootfs host' works without");
-        return;
-    }
-    if (hutch_store_open(host->home, &store, &err) < 0 || hutch_store_list(&store, &images, &n, &err) < 0) {
-        hutch_doctor_found(ret, DOCTOR_MISSING, "%s", err.msg);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < images[i].n_names; k++) {
-            const char *name = images[i].names[k];
+    if (access(path, F_OK) == 0 || errno != ENOENT) { /* opening the store would make it */
+        int rc = hutch_store_open(host->home, &own, &err);
 
-            if (strcmp(name, "python") == 0 || strcmp(name, "python:latest") == 0)
-                ret->status = DOCTOR_OK;
-            if (len + strlen(name) + 3 < sizeof(names))
-                len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", name);
+        if (rc == 0) {
+            rc = add_names(&names, &own, &err);
+            hutch_store_done(&own);
         }
-    if (n == 0)
+        if (rc < 0) {
+            hutch_doctor_found(ret, DOCTOR_MISSING, "%s", err.msg);
+            return;
+        }
+    }
+    if (hutch_stores_each_shared(add_names, &names, &err) < 0)
+        hutch_doctor_found(ret, DOCTOR_MISSING, "%s", err.msg);
+    else if (names.n == 0)
         hutch_doctor_found(ret, DOCTOR_MISSING, "none; only '--rootfs host' works without");
-    else if (ret->status == DOCTOR_OK)
-        hutch_doctor_found(ret, DOCTOR_OK, "%s", names);
+    else if (names.has_usual)
+        hutch_doctor_found(ret, DOCTOR_OK, "%s", names.text);
     else
-        hutch_doctor_found(ret, DOCTOR_DEGRADED, "%s; not the usual one, python", len ? names : "some without a name");
+        hutch_doctor_found(ret, DOCTOR_DEGRADED, "%s; not the usual one, python",
+                           names.text[0] ? names.text : "some without a name");
 }
 
 /* Runs a program without output; its exit status, 127 when it is not there, 128 when a signal ended it. */
