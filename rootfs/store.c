@@ -342,7 +342,7 @@ int hutch_store_lock_tree(const struct store *store, const char *hex, int operat
     fd = hutch_store_open_dir(store->dirfd, path);
     if (fd < 0)
         return hutch_err_set(err, errno, "open '%s/%s'", store->path, path);
-    /* A network file system may know no locks. Its owner removes what is in use, then, and the sandbox keeps no file. */
+    /* A network file system may know no locks; then the owner may remove what is in use. */
     if (TEMP_FAILURE_RETRY(flock(fd, operation)) < 0 &&
         !(store->is_shared && (errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL))) {
         if (errno == EWOULDBLOCK)

@@ -86,8 +86,9 @@ int hutch_stores_open(const char *home, const char *name, struct store *ret, str
     if (s.n == 1)
         *err = s.none;
     else
-        hutch_err_set(err, 0, "there is no image '%.80s' in the store, nor in those that HUTCH_IMAGES names; there are: "
-                      "%s (others are made with: hutch rootfs build FLAVOUR)", name, s.there[0] ? s.there : "none");
+        hutch_err_set(err, 0, "there is no image '%.80s' in the store, nor in those that HUTCH_IMAGES names; there "
+                      "are: %s (others are made with: hutch rootfs build FLAVOUR)", name,
+                      s.there[0] ? s.there : "none");
     err->errnum = ENOENT;
     return -1;
 }

@@ -176,7 +176,8 @@ static const struct option_row serve_rows[] = {
 
 /* --- hutch rootfs ----------------------------------------------------------------------------------------------- */
 
-enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, SHARE = 1u << 5, EACH = 63u };
+enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, SHARE = 1u << 5,
+       EACH = 63u };
 
 #define AT(field) offsetof(struct rootfs_opts, field)
 
