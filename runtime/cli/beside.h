@@ -5,6 +5,11 @@
 
 #include "sandbox/err.h"
 
+#include <limits.h>
+
+/* Its path. */
+int hutch_beside_find(const char *name, char ret_path[PATH_MAX], struct hutch_err *err);
+
 /* Each executes its program in this process. Returns only when that fails: -1. */
 int hutch_cmd_rootfs_beside(int argc, char **argv, struct hutch_err *err);
 int hutch_cmd_serve_beside(int argc, char **argv, struct hutch_err *err);

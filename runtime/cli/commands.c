@@ -26,6 +26,8 @@ static const struct option_row run_rows[] = {
       .values = "python sh bash js perl ruby r lua" },
     { ALL, 0, "--image", "NAME", OPTION_TEXT, AT(image),
       .help = "image to run in (default: python)", .values = "IMAGE" },
+    { RUN, 0, "--yes", NULL, OPTION_FLAG, AT(yes),
+      .help = "build the image first where it is missing, without asking at the terminal" },
     { ALL, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(rootfs),
       .help = "the host's own /usr, or a root tree, instead of an image" },
     { ALL, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(policy), .help = "isolation and limits (default: default)",

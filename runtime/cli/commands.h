@@ -38,7 +38,7 @@ struct run_opts {
     const char *limits[LIMIT_COUNT];
     const char *output, *cell_timeout, *context, *images, *llm_budget;
     struct option_list env, volumes, tmpfs, params;
-    bool json, quiet, verbose, help, warm, rich, llm, allow_errors, interrupt_on_timeout, raw, no_server, writable;
+    bool json, quiet, verbose, help, warm, rich, llm, allow_errors, interrupt_on_timeout, raw, no_server, writable, yes;
 };
 
 struct batch_opts {

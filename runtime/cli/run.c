@@ -3,6 +3,7 @@
 #include "rootfs/home.h"
 #include "runtime/cli/engine.h"
 #include "runtime/cli/exits.h"
+#include "runtime/cli/first_image.h"
 #include "runtime/cli/notebook.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/run_project.h"
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void print_help(void)
 {
@@ -370,6 +372,14 @@ static int check_script(const struct run_opts *opts, char **words, struct hutch_
     return err->errnum == ENOENT || err->errnum == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
+/* What runs is there, so only the image can be missing. */
+static int offer_image(const struct run_opts *opts, const char *home, struct hutch_err *err)
+{
+    if (opts->rootfs || (opts->quiet && !opts->yes))
+        return 0;
+    return hutch_first_image(home, opts->image ? opts->image : PROFILE_IMAGE, opts->yes, err);
+}
+
 static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_run_project_done))) struct run_project project = RUN_PROJECT_INIT;
@@ -381,16 +391,21 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
     if (hutch_run_options_data(opts, &data, err) < 0 || hutch_run_options_budget(opts, "--llm", &llm_budget, err) < 0 ||
         check_kind(opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;
-    if (hutch_run_options_is_notebook(opts, words[0]))
+    if (hutch_run_options_is_notebook(opts, words[0])) {
+        if (access(words[0], R_OK) == 0 && offer_image(opts, home, err) < 0)
+            return -1;
         return run_notebook(opts, home, data, words[0], llm_budget, err);
+    }
     status = hutch_run_project_find(opts, words, &project, err);
     if (status < 0)
         return !opts->project && is_volume_meant(opts, words, err) ? -EXIT_HUTCH : status;
-    if (project.dir)
-        return run_cold(opts, &project, home, data, words, err);
-    status = check_script(opts, words, err);
+    status = project.dir ? 0 : check_script(opts, words, err);
     if (status)
         return -status;
+    if (offer_image(opts, home, err) < 0)
+        return -1;
+    if (project.dir)
+        return run_cold(opts, &project, home, data, words, err);
     if (opts->rich || opts->llm)
         return run_rich(opts, home, data, words, llm_budget, err);
     if (opts->warm)
