@@ -472,18 +472,46 @@ int hutch_tree_add_symlink(struct tree *tree, const char *path, const char *targ
     return note_path(tree, place.real, err);
 }
 
+static bool is_below_dev(const char *path)
+{
+    struct hutch_err ignored;
+    char plain[PATH_MAX];
+
+    return plain_path(path, "name", plain, &ignored) == 0 && strncmp(plain, "dev/", 4) == 0;
+}
+
+/* No directory is made for a node; what a lower layer has in its place is gone. */
+int hutch_tree_pass_device(struct tree *tree, const char *path, struct hutch_err *err)
+{
+    struct place place;
+    const bool is_there = find_place(tree, path, "name", false, &place, err) == 0;
+
+    if (!is_there && err->errnum != ENOENT)
+        return -1;
+    if (is_there ? strncmp(place.real, "dev/", 4) != 0 : !is_below_dev(path))
+        return hutch_err_set(err, 0, "a device node outside of /dev; an image has no use for one");
+    tree->n_devices++;
+    return is_there ? clear_place(tree, &place, err) : 0;
+}
+
 int hutch_tree_add_hardlink(struct tree *tree, const char *path, const char *target, struct hutch_err *err)
 {
     struct place from, to;
     struct stat st, there;
     auto_fd dirfd = -1;
+    int rc;
 
-    if (find_place(tree, target, "link target", false, &from, err) < 0)
-        return hutch_err_wrap(err, "hard link to '%s'", target);
-    /* The next look-up gives this descriptor back. */
-    dirfd = openat(from.dirfd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd < 0 || fstatat(dirfd, from.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return hutch_err_set(err, errno, "hard link to '%s'", target);
+    rc = find_place(tree, target, "link target", false, &from, err);
+    if (rc < 0)
+        hutch_err_wrap(err, "hard link to '%s'", target);
+    else
+        dirfd = openat(from.dirfd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC); /* the next look-up gives from's back */
+    if (rc == 0 && (dirfd < 0 || fstatat(dirfd, from.name, &st, AT_SYMLINK_NOFOLLOW) < 0))
+        rc = hutch_err_set(err, errno, "hard link to '%s'", target);
+    if (rc < 0 && err->errnum == ENOENT && tree->n_devices > 0 && is_below_dev(target) && is_below_dev(path))
+        return hutch_tree_pass_device(tree, path, err); /* a node by another name */
+    if (rc < 0)
+        return -1;
     if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return hutch_err_set(err, 0, "hard link to '%s', which is not a file", target);
     if (find_place(tree, path, "name", true, &to, err) < 0)
@@ -561,18 +589,6 @@ bool hutch_tree_is_whiteout(const char *path)
         continue;
     last = len > 0 ? memrchr(path, '/', len) : NULL;
     return strncmp(last ? last + 1 : path, ".wh.", 4) == 0;
-}
-
-int hutch_tree_pass_device(struct tree *tree, const char *path, struct hutch_err *err)
-{
-    char plain[PATH_MAX];
-
-    if (plain_path(path, "name", plain, err) < 0)
-        return -1;
-    if (strncmp(plain, "dev/", 4) != 0)
-        return hutch_err_set(err, 0, "a device node outside of /dev; an image has no use for one");
-    tree->n_devices++;
-    return 0;
 }
 
 int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *err)

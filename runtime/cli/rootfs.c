@@ -129,7 +129,8 @@ static int unpack(const struct store *store, const char *archive, const char *na
         hutch_say("image %s%sis in the store: %s in %" PRIu64 " entries", image.n_names && names.data ? names.data : "",
                   image.n_names ? " " : "", size, image.entries);
         if (image.devices > 0)
-            hutch_say("%" PRIu64 " device nodes below /dev were passed over: each sandbox has its own", image.devices);
+            hutch_say("%" PRIu64 " device node%s below /dev %s passed over: each sandbox has its own", image.devices,
+                      image.devices == 1 ? "" : "s", image.devices == 1 ? "was" : "were");
         hutch_text_done(&names);
     }
     printf("sha256:%s\n", image.digest);

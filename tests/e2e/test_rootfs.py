@@ -288,15 +288,18 @@ def test_times(home, tmp_path):
 def test_devices_are_passed_over(home, tmp_path):
     """Whatever mmdebstrap and debootstrap make has them; a later layer may hide some, and leave more."""
     device = lambda name, kind=tarfile.CHRTYPE: make.entry(name, kind, devmajor=1, devminor=3)  # noqa: E731
-    layers = [layer(folder("dev"), device("./dev/null"), device("dev/loop0", tarfile.BLKTYPE), device("dev/net/tun"), file("a", "x")),
-              layer(file("dev/.wh.null"), device("dev/zero"))]
+    layers = [layer(folder("dev"), device("./dev/null"), device("dev/loop0", tarfile.BLKTYPE), device("dev/net/tun"), file("a", "x"),
+                    hardlink("dev/same", "./dev/null"), hardlink("dev/tun", "dev/net/tun"), file("dev/file", "y"), folder("dev/folder"), file("dev/folder/z", "z")),
+              layer(file("dev/.wh.null"), device("dev/zero"), device("dev/file"), device("dev/folder"))]
     archive = str(oci(tmp_path / "image", layers))
     done = rootfs(home, "unpack", archive)
-    assert done.returncode == 0 and b"4 device nodes below /dev were passed over" in done.stderr, done.stderr
-    assert json.loads(rootfs(home, "list", "--json").stdout)[0]["devices"] == 4
+    assert done.returncode == 0 and b"8 device nodes below /dev were passed over" in done.stderr, done.stderr
+    assert json.loads(rootfs(home, "list", "--json").stdout)[0]["devices"] == 8
     root = glob.glob(os.path.join(home, "images/trees/*/root"))[0]
     assert os.listdir(os.path.join(root, "dev")) == [] and open(os.path.join(root, "a"), encoding="ascii").read() == "x"
     assert b"passed over" not in rootfs(home, "unpack", archive, "--quiet").stderr
+    one = str(oci(tmp_path / "one", [layer(device("dev/null"))]))
+    assert b"1 device node below /dev was passed over" in rootfs(home, "unpack", one).stderr
 
 
 # --- hostile entries --------------------------------------------------------------------------------------------
@@ -331,6 +334,11 @@ HOSTILE = [
     ("device in the place of /dev", layer(make.entry("dev", tarfile.CHRTYPE, devmajor=1, devminor=3)), "a device node outside of /dev"),
     ("hard link to a device", layer(make.entry("dev/null", tarfile.CHRTYPE, devmajor=1, devminor=3), hardlink("h", "dev/null")),
      "hard link to 'dev/null'"),
+    ("hard link to nothing below /dev", layer(folder("dev"), hardlink("dev/h", "dev/null")), "hard link to 'dev/null': No such file or directory"),
+    ("device through a link of /dev", layer(folder("usr"), symlink("dev", "usr"), make.entry("dev/null", tarfile.CHRTYPE, devmajor=1, devminor=3)),
+     "a device node outside of /dev"),
+    ("hard link from /dev to a file that is not there", layer(make.entry("dev/null", tarfile.CHRTYPE, devmajor=1, devminor=3), hardlink("dev/h", "etc/none")),
+     "hard link to 'etc/none'"),
     ("block device", layer(make.entry("sda", tarfile.BLKTYPE, devmajor=8, devminor=0)), "entry 'sda': a device node"),
     ("FIFO", layer(make.entry("pipe", tarfile.FIFOTYPE)), "entry 'pipe': a FIFO"),
     ("newline in a name", layer(file("a\nb")), "entry 'a?b': the name holds a control character (0x0a)"),
