@@ -190,6 +190,13 @@ void hutch_store_encode_name(const char *name, char ret[STORE_MAX_NAME + 1])
     ret[i] = '\0';
 }
 
+void hutch_store_decode_name(char *name)
+{
+    for (; *name; name++)
+        if (*name == '%')
+            *name = '/';
+}
+
 bool hutch_store_has_tree(const struct store *store, const char *hex)
 {
     char path[16 + DIGEST_HEX];
@@ -263,9 +270,7 @@ static void append_name(void *ctx, const char *entry)
     if (!hutch_store_read_name(list->store, entry, hex))
         return;
     snprintf(name, sizeof(name), "%s", entry);
-    for (char *p = name; *p; p++)
-        if (*p == '%')
-            *p = '/';
+    hutch_store_decode_name(name);
     if (len + strlen(name) + 8 < list->size)
         snprintf(list->text + len, list->size - len, "%s%s", len ? ", " : "", name);
     else if (len + 5 < list->size && list->text[len - 1] != '.')

@@ -85,6 +85,13 @@ int hutch_store_verify(const struct store *store, const char *name, uint64_t *re
  * Errors: ENOENT; EBUSY (a sandbox is running on it). */
 int hutch_store_remove(const struct store *store, const char *name, struct hutch_err *err);
 
+/* Called for what nothing names: an image, by its digest in hex, with the bytes that its files had; one that stays since
+ * a sandbox runs on it; and a name of an image that is gone. */
+enum store_pruned { STORE_PRUNED_IMAGE, STORE_PRUNED_BUSY, STORE_PRUNED_NAME };
+typedef void store_pruned_fn(void *ctx, enum store_pruned kind, const char *name, uint64_t bytes);
+/* Removes them; with @is_dry it only tells. */
+int hutch_store_prune(const struct store *store, bool is_dry, store_pruned_fn *tell, void *ctx, struct hutch_err *err);
+
 /* A fresh directory below tmp/, for files on their way into the store; gone at the next start if we are killed. */
 struct store_work {
     const struct store *store;

@@ -263,9 +263,30 @@ static void unname(void *ctx, const char *entry)
         u->n++;
 }
 
+/* Under the store's lock: takes trees/@hex away with its names. *ret_held, which keeps others from sweeping it, is the
+ * caller's until hutch_rmtree() has removed tmp/@gone. Errors: EBUSY. */
+static int take_away(const struct store *store, const char *hex, int tmp, int names, char gone[128], int *ret_held,
+                     struct hutch_err *err)
+{
+    struct unnaming u = { .store = store, .names_fd = names, .hex = hex };
+    char tree[16 + DIGEST_HEX];
+    auto_fd held = -1;
+
+    if (hutch_store_lock_tree(store, hex, LOCK_EX | LOCK_NB, &held, err) < 0)
+        return -1;
+    snprintf(tree, sizeof(tree), "trees/%s", hex);
+    snprintf(gone, 128, "%ld-%s", (long)getpid(), hex);
+    if (renameat(store->dirfd, tree, tmp, gone) < 0)
+        return hutch_err_set(err, errno, "take it out of the store");
+    if (hutch_store_each_entry(store, "names", unname, &u, err) < 0)
+        return -1;
+    *ret_held = hutch_fd_take(&held);
+    return 0;
+}
+
 int hutch_store_remove(const struct store *store, const char *name, struct hutch_err *err)
 {
-    char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1], tree[16 + DIGEST_HEX], gone[128];
+    char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1], gone[128];
     auto_fd lock = -1, held = -1, names = -1, tmp = -1;
     struct unnaming u = { .store = store, .hex = hex, .is_dry = true };
 
@@ -283,16 +304,101 @@ int hutch_store_remove(const struct store *store, const char *name, struct hutch
             return hutch_err_set(err, errno, "remove the name '%s'", name);
         return 0;
     }
-    if (hutch_store_lock_tree(store, hex, LOCK_EX | LOCK_NB, &held, err) < 0)
+    if (take_away(store, hex, tmp, names, gone, &held, err) < 0)
         return hutch_err_wrap(err, "remove image '%s'", name);
-    snprintf(tree, sizeof(tree), "trees/%s", hex);
-    snprintf(gone, sizeof(gone), "%ld-%s", (long)getpid(), hex);
-    if (renameat(store->dirfd, tree, tmp, gone) < 0)
-        return hutch_err_set(err, errno, "remove image '%s'", name);
-    u.is_dry = false;
-    if (hutch_store_each_entry(store, "names", unname, &u, err) < 0)
-        return -1;
-    /* Gone from here on. The files take their time, without the store's lock; @held keeps others from sweeping them. */
+    /* Gone from here on. The files take their time, without the store's lock. */
     hutch_fd_closep(&lock);
     return hutch_rmtree(tmp, gone, err);
+}
+
+/* --- pruning ---------------------------------------------------------------------------------------------- */
+
+struct pruning {
+    const struct store *store;
+    int names, tmp;
+    bool is_dry;
+    store_pruned_fn *tell;
+    void *ctx;
+    struct hutch_err err; /* of the first name that could not be removed */
+};
+
+/* One whose tree is gone. What else may lie there is not ours to judge. */
+static void prune_name(void *ctx, const char *entry)
+{
+    char text[DIGEST_HEX + 16] = "", hex[DIGEST_HEX + 1], name[NAME_MAX + 1];
+    struct pruning *p = ctx;
+    auto_fd fd = openat(p->names, entry, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0 || hutch_fd_read_full(fd, text, sizeof(text) - 1) <= 0)
+        return;
+    text[strcspn(text, "\n")] = '\0';
+    if (!hutch_digest_parse(text, hex) || hutch_store_has_tree(p->store, hex))
+        return;
+    if (!p->is_dry && unlinkat(p->names, entry, 0) < 0) {
+        if (!p->err.msg[0])
+            hutch_err_set(&p->err, errno, "remove the name '%s'", entry);
+        return;
+    }
+    snprintf(name, sizeof(name), "%s", entry);
+    hutch_store_decode_name(name);
+    p->tell(p->ctx, STORE_PRUNED_NAME, name, 0);
+}
+
+/* Looks again, under the lock: it may have got a name. */
+static int prune_tree(struct pruning *p, const char *hex, uint64_t bytes, struct hutch_err *err)
+{
+    struct unnaming u = { .store = p->store, .names_fd = p->names, .hex = hex, .is_dry = true };
+    auto_fd lock = -1, held = -1;
+    char gone[128];
+    int rc;
+
+    if (hutch_store_lock(p->store, LOCK_EX, &lock, err) < 0 ||
+        hutch_store_each_entry(p->store, "names", unname, &u, err) < 0)
+        return -1;
+    if (u.n > 0)
+        return 0;
+    rc = hutch_store_lock_tree(p->store, hex, LOCK_EX | LOCK_NB, &held, err);
+    hutch_fd_closep(&held);
+    if (rc == 0 && !p->is_dry)
+        rc = take_away(p->store, hex, p->tmp, p->names, gone, &held, err);
+    if (rc < 0 && err->errnum == ENOENT) /* another was faster */
+        return 0;
+    if (rc < 0 && err->errnum != EBUSY)
+        return hutch_err_wrap(err, "remove image sha256:%.12s", hex);
+    hutch_fd_closep(&lock);
+    if (rc == 0 && !p->is_dry && hutch_rmtree(p->tmp, gone, err) < 0)
+        return -1;
+    p->tell(p->ctx, rc < 0 ? STORE_PRUNED_BUSY : STORE_PRUNED_IMAGE, hex, bytes);
+    return 0;
+}
+
+int hutch_store_prune(const struct store *store, bool is_dry, store_pruned_fn *tell, void *ctx, struct hutch_err *err)
+{
+    auto_fd lock = -1, names = hutch_store_open_dir(store->dirfd, "names"),
+            tmp = hutch_store_open_dir(store->dirfd, "tmp");
+    struct pruning p = { .store = store, .names = names, .tmp = tmp, .is_dry = is_dry, .tell = tell, .ctx = ctx };
+    struct store_image *images;
+    size_t n;
+    int rc;
+
+    if (names < 0 || tmp < 0)
+        return hutch_err_set(err, errno, "open the store '%s'", store->path);
+    if (hutch_store_lock(store, LOCK_EX, &lock, err) < 0 ||
+        hutch_store_each_entry(store, "names", prune_name, &p, err) < 0)
+        return -1;
+    hutch_fd_closep(&lock);
+    if (p.err.msg[0]) {
+        *err = p.err;
+        return -1;
+    }
+    rc = hutch_store_list(store, &images, &n, err);
+    if (rc < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (rc == 0 && images[i].n_names == 0)
+            rc = prune_tree(&p, images[i].digest, images[i].bytes, err);
+        hutch_store_image_done(&images[i]);
+    }
+    free(images);
+    return rc;
 }

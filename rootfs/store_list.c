@@ -87,10 +87,7 @@ static void list_name(void *ctx, const char *entry)
             return;
         }
         image->names = bigger;
-        for (char *p = image->names[image->n_names]; *p; p++)
-            if (*p == '%')
-                *p = '/';
-        image->n_names++;
+        hutch_store_decode_name(image->names[image->n_names++]);
     }
 }
 

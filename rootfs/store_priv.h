@@ -24,6 +24,7 @@ int hutch_store_lock(const struct store *store, int operation, int *ret_fd, stru
 
 /* As on disk. No name has a '%'. */
 void hutch_store_encode_name(const char *name, char ret[STORE_MAX_NAME + 1]);
+void hutch_store_decode_name(char *name);
 /* The digest that a name, as on disk, stands for. False when there is none, or its tree is gone. */
 bool hutch_store_read_name(const struct store *store, const char *file, char ret_hex[DIGEST_HEX + 1]);
 

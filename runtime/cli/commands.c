@@ -179,7 +179,7 @@ static const struct option_row serve_rows[] = {
 /* --- hutch rootfs ----------------------------------------------------------------------------------------------- */
 
 enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, SHARE = 1u << 5,
-       EACH = 63u };
+       PRUNE = 1u << 6, EACH = 127u };
 
 #define AT(field) offsetof(struct rootfs_opts, field)
 
@@ -189,8 +189,9 @@ static const struct option_row rootfs_rows[] = {
     { UNPACK, 0, "--max-size", "SIZE", OPTION_TEXT, AT(max_size), .help = "most that the image may unpack to (16g)" },
     { UNPACK, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
       .help = "most files and directories (1000000)" },
-    { LIST | VERIFY, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print JSON" },
-    { BUILD | UNPACK | VERIFY | REMOVE | SHARE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
+    { PRUNE, 0, "--dry-run", NULL, OPTION_FLAG, AT(dry_run), .help = "say what would be removed" },
+    { LIST | VERIFY | PRUNE, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print JSON" },
+    { BUILD | UNPACK | VERIFY | REMOVE | SHARE | PRUNE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
       .help = "print only what is asked for, and errors" },
     { EACH, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
 };
@@ -245,6 +246,8 @@ const struct command hutch_commands[] = {
                                 ROWS(rootfs_rows), REMOVE },
     [COMMAND_ROOTFS_SHARE] = { "rootfs share", "let other users of this host read images, by HUTCH_IMAGES", "NAME...",
                                "IMAGE", false, ROWS(rootfs_rows), SHARE },
+    [COMMAND_ROOTFS_PRUNE] = { "rootfs prune", "remove images that have no name and that no sandbox runs on", "", "",
+                               false, ROWS(rootfs_rows), PRUNE },
     [COMMAND_DOCTOR] = { "doctor", "say what this host offers, what is missing, and how to mend it", NULL, "", false,
                          ROWS(doctor_rows), ONE },
     [COMMAND_COMPLETION] = { "completion", "print what completes hutch's command line in bash, zsh or fish", "SHELL",
@@ -257,5 +260,5 @@ const char *hutch_command_summary(const char *word)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(hutch_commands[i].name, word) == 0)
             return hutch_commands[i].summary;
-    return "build, unpack, list, verify, remove and share images"; /* rootfs, whose commands have two words */
+    return "build, unpack, list, verify, remove, share and prune images"; /* rootfs, whose commands have two words */
 }

@@ -21,6 +21,7 @@ enum command_id {
     COMMAND_ROOTFS_VERIFY,
     COMMAND_ROOTFS_REMOVE,
     COMMAND_ROOTFS_SHARE,
+    COMMAND_ROOTFS_PRUNE,
     COMMAND_DOCTOR,
     COMMAND_COMPLETION,
     COMMAND_COUNT
@@ -64,7 +65,7 @@ struct tools_opts {
 
 struct rootfs_opts {
     const char *name, *max_size, *max_entries, *output;
-    bool json, quiet, help;
+    bool json, quiet, dry_run, help;
     const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
     size_t n_args;
 };

@@ -450,6 +450,62 @@ static int cmd_remove(const struct store *store, const struct rootfs_opts *opts,
     return 0;
 }
 
+/* --- prune ------------------------------------------------------------------------------------------------ */
+
+struct prune_ui {
+    cJSON *array; /* of JSON output, else NULL */
+    uint64_t bytes;
+};
+
+static void on_pruned(void *ctx, enum store_pruned kind, const char *name, uint64_t bytes)
+{
+    static const char *const kinds[] = { [STORE_PRUNED_IMAGE] = "image", [STORE_PRUNED_BUSY] = "in use",
+                                         [STORE_PRUNED_NAME] = "name" };
+    struct prune_ui *ui = ctx;
+    char shown[sizeof("sha256:") + DIGEST_HEX], size[32];
+
+    if (kind != STORE_PRUNED_BUSY)
+        ui->bytes += bytes;
+    if (kind != STORE_PRUNED_NAME)
+        snprintf(shown, sizeof(shown), "sha256:%s", name);
+    if (ui->array) {
+        cJSON *object = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(object, "what", kinds[kind]);
+        cJSON_AddStringToObject(object, "name", kind == STORE_PRUNED_NAME ? name : shown);
+        cJSON_AddNumberToObject(object, "bytes", (double)bytes);
+        cJSON_AddItemToArray(ui->array, object);
+        return;
+    }
+    print_size(size, sizeof(size), bytes);
+    if (kind == STORE_PRUNED_NAME)
+        printf("%-7s %s, of an image that is gone\n", kinds[kind], name);
+    else
+        printf("%-7s %.19s  %s%s\n", kinds[kind], shown, size, kind == STORE_PRUNED_BUSY ? ", kept" : "");
+}
+
+static int cmd_prune(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    struct prune_ui ui = { .array = opts->json ? cJSON_CreateArray() : NULL };
+    char size[32], *text = NULL;
+    int rc;
+
+    if (opts->n_args > 0)
+        rc = hutch_err_set(err, 0, "usage: hutch rootfs prune [--dry-run] [--json]");
+    else
+        rc = hutch_store_prune(store, opts->dry_run, on_pruned, &ui, err);
+    if (rc == 0 && ui.array) {
+        text = cJSON_Print(ui.array);
+        rc = hutch_say_json(text ? text : "[]", err);
+        free(text);
+    } else if (rc == 0 && !opts->quiet) {
+        print_size(size, sizeof(size), ui.bytes);
+        hutch_say(opts->dry_run ? "%s would be freed" : "%s freed", size);
+    }
+    cJSON_Delete(ui.array);
+    return rc;
+}
+
 /* --- share ------------------------------------------------------------------------------------------------ */
 
 static int cmd_share(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
@@ -480,6 +536,7 @@ static const struct {
 } commands[] = {
     { COMMAND_ROOTFS_BUILD, cmd_build }, { COMMAND_ROOTFS_UNPACK, cmd_unpack }, { COMMAND_ROOTFS_LIST, cmd_list },
     { COMMAND_ROOTFS_VERIFY, cmd_verify }, { COMMAND_ROOTFS_REMOVE, cmd_remove }, { COMMAND_ROOTFS_SHARE, cmd_share },
+    { COMMAND_ROOTFS_PRUNE, cmd_prune },
 };
 
 /* "build" of "rootfs build". */

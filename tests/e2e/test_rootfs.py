@@ -769,6 +769,36 @@ def test_remove_in_use(home, tmp_path):
     assert store_is_empty(home)
 
 
+def test_prune(home, tmp_path):
+    """What has lost its name to another image goes, but not under a sandbox; what has one stays. --dry-run changes nothing."""
+    assert rootfs(home, "prune").returncode == 0
+    for n in range(4):
+        unpack(home, oci(tmp_path / str(n), [layer(file("f", b"%d" % n * 1500000))]), "x" if n < 3 else "some/other")
+    images = {image["digest"]: image["names"] for image in json.loads(rootfs(home, "list", "--json").stdout)}
+    unnamed = sorted(digest for digest, names in images.items() if not names)
+    assert len(unnamed) == 2 and ["some/other"] in images.values()
+    with open(home + "/images/names/lost%name", "w", encoding="ascii") as name:
+        name.write("sha256:%s\n" % ("0" * 64))
+    held = os.open(home + "/images/trees/" + unnamed[0][7:], os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    before = describe(home)
+    wanted = {("in use", unnamed[0], 1500000), ("image", unnamed[1], 1500000), ("name", "lost/name", 0)}
+    for _ in range(2):
+        done = rootfs(home, "prune", "--dry-run", "--json")
+        told = {(entry["what"], entry["name"], entry["bytes"] // 100000 * 100000) for entry in json.loads(done.stdout)}
+        assert done.returncode == 0 and told == wanted, done.stderr
+        assert describe(home) == before
+    assert b"MB would be freed" in rootfs(home, "prune", "--dry-run").stderr
+    done = rootfs(home, "prune")
+    assert done.returncode == 0 and b"2 MB freed" in done.stderr and unnamed[1][:19].encode() in done.stdout, done
+    os.close(held)
+    assert [entry["what"] for entry in json.loads(rootfs(home, "prune", "--json").stdout)] == ["image"]
+    assert json.loads(rootfs(home, "prune", "--json").stdout) == []
+    assert sorted(image["names"][0] for image in json.loads(rootfs(home, "list", "--json").stdout)) == ["some/other", "x"]
+    assert os.listdir(home + "/images/tmp") == [] and rootfs(home, "verify").returncode == 0
+    assert "usage: hutch rootfs prune" in support.sentence(rootfs(home, "prune", "x"))
+
+
 def many_files(path, count=4000):
     """An archive that takes a while."""
     return oci(path, [layer(*[file("d%d/f%d" % (n % 50, n), b"x" * 3000) for n in range(count)])], compression="none")
