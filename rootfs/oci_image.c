@@ -11,6 +11,8 @@
 
 #define MAX_JSON (4u << 20)
 #define MAX_DEPTH 32    /* of JSON; the formats need 6 */
+#define QUOTE(x) #x
+#define TEXT(x) QUOTE(x)
 #define MAX_INDEXES 3   /* an index that points to an index … */
 #define MAX_MANIFESTS 256
 #define MAX_MEMBER 512
@@ -24,8 +26,8 @@ static void json_freep(cJSON **json)
     *json = NULL;
 }
 
-/* cJSON recurses once for each level; this does not. */
-static bool is_shallow(const char *text, size_t len)
+/* What cJSON would make the wrong thing of; NULL: nothing. It recurses once for each level, and ends a text at a NUL. */
+static const char *find_fault(const char *text, size_t len)
 {
     bool in_string = false;
     unsigned depth = 0;
@@ -33,16 +35,18 @@ static bool is_shallow(const char *text, size_t len)
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
 
+        if (in_string && c == '\\' && len - i > 5 && memcmp(text + i + 1, "u0000", 5) == 0)
+            return "JSON with a NUL in a text";
         if (in_string && c == '\\')
             i++;
         else if (c == '"')
             in_string = !in_string;
         else if (!in_string && (c == '[' || c == '{') && ++depth > MAX_DEPTH)
-            return false;
+            return "JSON nested more than " TEXT(MAX_DEPTH) " deep";
         else if (!in_string && (c == ']' || c == '}') && depth > 0)
             depth--;
     }
-    return true;
+    return NULL;
 }
 
 /* Reads and parses a member. @want_digest is NULL when nothing vouches for it; @ret_digest may be NULL. */
@@ -52,7 +56,7 @@ static int read_json(const struct source *source, const char *name, const char *
     auto_member member = MEMBER_INIT;
     auto_free char *text = NULL;
     char digest[DIGEST_HEX + 1];
-    const char *end;
+    const char *end, *fault;
     size_t len;
 
     if (hutch_source_find(source, name, &member, err) < 0 ||
@@ -61,8 +65,9 @@ static int read_json(const struct source *source, const char *name, const char *
     if (want_digest && strcmp(digest, want_digest) != 0)
         return hutch_err_set(err, 0, "'%s' has the digest sha256:%s, not the sha256:%s that it is named by", name,
                              digest, want_digest);
-    if (!is_shallow(text, len))
-        return hutch_err_set(err, 0, "'%s' is JSON nested more than %d deep", name, MAX_DEPTH);
+    fault = find_fault(text, len);
+    if (fault)
+        return hutch_err_set(err, 0, "'%s' is %s", name, fault);
     *ret = cJSON_ParseWithLengthOpts(text, len + 1, &end, true);
     if (!*ret || strlen(text) != len) {
         json_freep(ret);
@@ -206,6 +211,10 @@ static int read_config(const struct source *source, const char *member, const ch
     cJSON_ArrayForEach(id, ids)
         if (!cJSON_IsString(id) || !hutch_digest_parse(id->valuestring, image->layers[i++].diff_id))
             return hutch_err_set(err, 0, "'%s' has a diff id that is not \"sha256:\" and 64 digits", member);
+    if (hutch_image_config_take(cJSON_GetObjectItemCaseSensitive(json, "config"), &image->config, err) < 0) {
+        err->errnum = 0;
+        return hutch_err_wrap(err, "'%s'", member);
+    }
     return 0;
 }
 
@@ -443,5 +452,6 @@ void hutch_oci_image_done(struct oci_image *image)
         hutch_freep(&image->layers[i].member);
     hutch_freep(&image->layers);
     hutch_freep(&image->name);
+    hutch_image_config_done(&image->config);
     *image = (struct oci_image)OCI_IMAGE_INIT;
 }

@@ -5,6 +5,7 @@
 #define HUTCH_OCI_IMAGE_H
 
 #include "rootfs/digest.h"
+#include "rootfs/image_config.h"
 #include "sandbox/err.h"
 
 #include <stddef.h>
@@ -26,6 +27,7 @@ struct oci_image {
     char *name;                  /* owned; what the source calls the image, NULL when it does not */
     struct oci_layer *layers;    /* owned; the lowest first */
     size_t n_layers;
+    struct image_config config;  /* owned */
 };
 #define OCI_IMAGE_INIT { .name = NULL, .layers = NULL, .n_layers = 0 }
 

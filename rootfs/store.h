@@ -5,6 +5,7 @@
  *     trees/DIGEST/root    the root tree
  *     trees/DIGEST/record  what it consists of: record.h
  *     trees/DIGEST/image.json
+ *     trees/DIGEST/config.json  image_config.h
  *     tmp/WORK             an unpacking or removal under way
  *
  * A tree appears and disappears by rename(2), whole. A process that works in tmp/WORK holds an exclusive flock(2) on

@@ -185,6 +185,7 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
     if (root < 0)
         return hutch_err_set(err, errno, "open a root tree in '%s'", store->path);
     if (unpack_layers(&source, &image, root, &u, err) < 0 || write_record(&work, root, &u, err) < 0 ||
+        hutch_image_config_write(&image.config, work.dirfd, err) < 0 ||
         commit_tree(store, &work, image.digest, name, err) < 0)
         return hutch_err_wrap(err, "unpack '%s'", archive);
     return ret ? hutch_store_describe(store, image.digest, ret, err) : 0;

@@ -44,7 +44,7 @@ static int find_closed(const char *path, char **ret, struct hutch_err *err)
 int hutch_store_share(const struct store *store, const char *name, char **ret_closed, struct hutch_err *err)
 {
     static const struct { const char *path; mode_t mode; } below[] = {
-        { "record", 0644 }, { "image.json", 0644 }, { "", 0755 }, /* the directory, last */
+        { "record", 0644 }, { "image.json", 0644 }, { "config.json", 0644 }, { "", 0755 }, /* the directory, last */
     };
     char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1], path[STORE_MAX_NAME + 64];
     auto_fd lock = -1, tree = -1;
@@ -54,7 +54,7 @@ int hutch_store_share(const struct store *store, const char *name, char **ret_cl
         return -1;
     for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
         snprintf(path, sizeof(path), "trees/%s/%s", hex, below[i].path);
-        if (open_to_others(store, path, below[i].mode, err) < 0)
+        if (open_to_others(store, path, below[i].mode, err) < 0 && err->errnum != ENOENT) /* no config.json */
             return -1;
     }
     snprintf(path, sizeof(path), "names/%s", file);

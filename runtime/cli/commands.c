@@ -26,6 +26,8 @@ static const struct option_row run_rows[] = {
       .values = "python sh bash js perl ruby r lua" },
     { ALL, 0, "--image", "NAME", OPTION_TEXT, AT(image),
       .help = "image to run in (default: python)", .values = "IMAGE" },
+    { RUN, 0, "--entrypoint", "PROGRAM", OPTION_TEXT, AT(entrypoint),
+      .help = "after it '-- ARGS': run this program of the image, in place of its own" },
     { RUN, 0, "--yes", NULL, OPTION_FLAG, AT(yes),
       .help = "build the image first where it is missing, without asking at the terminal" },
     { ALL, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(rootfs),

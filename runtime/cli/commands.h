@@ -37,9 +37,10 @@ const char *hutch_command_summary(const char *word);
 struct run_opts {
     const char *image, *rootfs, *policy, *code, *module, *project, *language, *data, *workdir, *network;
     const char *limits[LIMIT_COUNT];
-    const char *output, *cell_timeout, *context, *images, *llm_budget;
+    const char *output, *cell_timeout, *context, *images, *llm_budget, *entrypoint;
     struct option_list env, volumes, tmpfs, params;
     bool json, quiet, verbose, help, warm, rich, llm, allow_errors, interrupt_on_timeout, raw, no_server, writable, yes;
+    bool is_inside; /* what runs is in the image: --entrypoint, or --image and a "--" after the options */
 };
 
 struct batch_opts {

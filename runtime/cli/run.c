@@ -5,6 +5,7 @@
 #include "runtime/cli/exits.h"
 #include "runtime/cli/first_image.h"
 #include "runtime/cli/notebook.h"
+#include "runtime/cli/run_inside.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/run_project.h"
 #include "runtime/cli/run_report.h"
@@ -35,7 +36,8 @@ static void print_help(void)
            "       hutch run [options] - [ARGS...]\n"
            "       hutch run [options] DIR [ARGS...]\n"
            "       hutch run [options] --project DIR FILE|-m MODULE [ARGS...]\n"
-           "       hutch run [options] NOTEBOOK.ipynb [options]\n\n"
+           "       hutch run [options] NOTEBOOK.ipynb [options]\n"
+           "       hutch run [options] --image NAME [--entrypoint PROGRAM] -- [PROGRAM] [ARGS...]\n\n"
            "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's;\n"
            "128+N when signal N ended it; 124 when a time limit did; 125 when hutch failed; 126, 127 when the\n"
            "program cannot be executed or is not there.\n\n");
@@ -318,8 +320,9 @@ static int run_cold(const struct run_opts *opts, const struct run_project *proje
     hutch_result_init(&result);
     if (hutch_run_options_profile(opts, home, data, &profile, err) < 0 || hutch_spec_init(&spec, err) < 0 ||
         hutch_profile_build(&profile, &spec, err) < 0 ||
-        set_program_or_project(opts, project, words, &spec, &copy, err) < 0 ||
-        hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
+        (!opts->is_inside && set_program_or_project(opts, project, words, &spec, &copy, err) < 0) ||
+        hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 ||
+        (opts->is_inside && hutch_run_inside_set(opts, words, &spec, err) < 0) || hutch_run_watch_signals(&signal_fd, err) < 0)
         goto out;
     request.spec = &spec;
     request.project = copy.dir ? &copy : NULL;
@@ -391,6 +394,11 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
     if (hutch_run_options_data(opts, &data, err) < 0 || hutch_run_options_budget(opts, "--llm", &llm_budget, err) < 0 ||
         check_kind(opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;
+    if (opts->is_inside) {
+        if (hutch_run_inside_check(opts, err) < 0 || offer_image(opts, home, err) < 0)
+            return -1;
+        return run_cold(opts, &project, home, data, words, err);
+    }
     if (hutch_run_options_is_notebook(opts, words[0])) {
         if (access(words[0], R_OK) == 0 && offer_image(opts, home, err) < 0)
             return -1;

@@ -15,17 +15,19 @@ bool hutch_run_options_is_notebook(const struct run_opts *opts, const char *word
 {
     size_t len = word ? strlen(word) : 0, ending = strlen(RUN_NOTEBOOK_ENDING);
 
-    return !opts->code && !opts->module && len > ending && strcmp(word + len - ending, RUN_NOTEBOOK_ENDING) == 0;
+    return !opts->code && !opts->module && !opts->is_inside && len > ending && strcmp(word + len - ending, RUN_NOTEBOOK_ENDING) == 0;
 }
 
 int hutch_run_options_parse(enum command_id command, int argc, char **argv, struct run_opts *ret, int *ret_first,
                             struct hutch_err *err)
 {
-    int i = 1;
+    int i = 1, is_over;
 
     *ret = (struct run_opts){ 0 };
-    if (hutch_option_take(&hutch_commands[command], ret, argc, argv, &i, err) < 0)
+    is_over = hutch_option_take(&hutch_commands[command], ret, argc, argv, &i, err);
+    if (is_over < 0)
         return -1;
+    ret->is_inside = ret->entrypoint || (is_over && ret->image);
     if (command == COMMAND_RUN && i < argc && hutch_run_options_is_notebook(ret, argv[i])) {
         char *notebook = argv[i++];
 

@@ -136,7 +136,7 @@ def test_share(home, tmp_path):
     tree = "images/trees/" + shared
     assert {path: mode for path, mode in modes(home).items() if before[path] != mode} == {
         "images": 0o755, "images/names": 0o755, "images/names/shared": 0o644, "images/trees": 0o755, tree: 0o755,
-        tree + "/record": 0o644, tree + "/image.json": 0o644}
+        tree + "/record": 0o644, tree + "/image.json": 0o644, tree + "/config.json": 0o644}
     # pytest's directories are the user's own, and so is hutch's home.
     assert b"other users cannot enter '" in done.stderr
     assert kept != shared
