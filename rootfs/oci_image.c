@@ -26,7 +26,7 @@ static void json_freep(cJSON **json)
     *json = NULL;
 }
 
-/* What cJSON would make the wrong thing of; NULL: nothing. It recurses once for each level, and ends a text at a NUL. */
+/* What cJSON would do wrong; NULL: nothing. It recurses once for each level, and ends a text at a NUL. */
 static const char *find_fault(const char *text, size_t len)
 {
     bool in_string = false;

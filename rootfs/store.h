@@ -86,8 +86,8 @@ int hutch_store_verify(const struct store *store, const char *name, uint64_t *re
  * Errors: ENOENT; EBUSY (a sandbox is running on it). */
 int hutch_store_remove(const struct store *store, const char *name, struct hutch_err *err);
 
-/* Called for what nothing names: an image, by its digest in hex, with the bytes that its files had; one that stays since
- * a sandbox runs on it; and a name of an image that is gone. */
+/* Called for what nothing names: an image, by its digest in hex, with the bytes that its files had; one that stays
+ * since a sandbox runs on it; and a name of an image that is gone. */
 enum store_pruned { STORE_PRUNED_IMAGE, STORE_PRUNED_BUSY, STORE_PRUNED_NAME };
 typedef void store_pruned_fn(void *ctx, enum store_pruned kind, const char *name, uint64_t bytes);
 /* Removes them; with @is_dry it only tells. */

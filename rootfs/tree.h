@@ -67,8 +67,8 @@ int hutch_tree_add_symlink(struct tree *tree, const char *path, const char *targ
                            struct hutch_err *err);
 int hutch_tree_add_hardlink(struct tree *tree, const char *path, const char *target, struct hutch_err *err);
 
-/* A device node is passed over and counted below /dev, which each sandbox has its own of, and refused elsewhere. So is a
- * hard link to one. */
+/* A device node is passed over and counted below /dev, which each sandbox has its own of, and refused elsewhere. So is
+ * a hard link to one. */
 int hutch_tree_pass_device(struct tree *tree, const char *path, struct hutch_err *err);
 
 /* True when the last component says that something of lower layers is hidden: ".wh.NAME", or ".wh..wh..opq" for all of

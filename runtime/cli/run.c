@@ -322,7 +322,8 @@ static int run_cold(const struct run_opts *opts, const struct run_project *proje
         hutch_profile_build(&profile, &spec, err) < 0 ||
         (!opts->is_inside && set_program_or_project(opts, project, words, &spec, &copy, err) < 0) ||
         hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 ||
-        (opts->is_inside && hutch_run_inside_set(opts, words, &spec, err) < 0) || hutch_run_watch_signals(&signal_fd, err) < 0)
+        (opts->is_inside && hutch_run_inside_set(opts, words, &spec, err) < 0) ||
+        hutch_run_watch_signals(&signal_fd, err) < 0)
         goto out;
     request.spec = &spec;
     request.project = copy.dir ? &copy : NULL;

@@ -15,9 +15,10 @@
 
 int hutch_run_inside_check(const struct run_opts *opts, struct hutch_err *err)
 {
-    const char *other = opts->rootfs ? "--rootfs" : opts->code ? "-c" : opts->module ? "-m" : opts->project ? "--project"
-                        : opts->writable ? "--writable" : opts->language ? "--language" : opts->warm ? "--warm"
-                        : opts->rich ? "--rich" : opts->llm ? "--llm" : NULL;
+    const char *other = opts->rootfs ? "--rootfs" : opts->code ? "-c" : opts->module ? "-m"
+                        : opts->project ? "--project" : opts->writable ? "--writable"
+                        : opts->language ? "--language" : opts->warm ? "--warm" : opts->rich ? "--rich"
+                        : opts->llm ? "--llm" : NULL;
 
     if (!other)
         return 0;

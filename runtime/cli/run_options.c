@@ -15,7 +15,8 @@ bool hutch_run_options_is_notebook(const struct run_opts *opts, const char *word
 {
     size_t len = word ? strlen(word) : 0, ending = strlen(RUN_NOTEBOOK_ENDING);
 
-    return !opts->code && !opts->module && !opts->is_inside && len > ending && strcmp(word + len - ending, RUN_NOTEBOOK_ENDING) == 0;
+    return !opts->code && !opts->module && !opts->is_inside && len > ending &&
+           strcmp(word + len - ending, RUN_NOTEBOOK_ENDING) == 0;
 }
 
 int hutch_run_options_parse(enum command_id command, int argc, char **argv, struct run_opts *ret, int *ret_first,
