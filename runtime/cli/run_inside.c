@@ -1,6 +1,7 @@
 #include "runtime/cli/run_inside.h"
 
 #include "rootfs/image_config.h"
+#include "runtime/cli/run_options.h"
 #include "runtime/cli/say.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
@@ -15,15 +16,12 @@
 
 int hutch_run_inside_check(const struct run_opts *opts, struct hutch_err *err)
 {
-    const char *other = opts->rootfs ? "--rootfs" : opts->code ? "-c" : opts->module ? "-m"
-                        : opts->project ? "--project" : opts->writable ? "--writable"
-                        : opts->language ? "--language" : opts->warm ? "--warm" : opts->rich ? "--rich"
-                        : opts->llm ? "--llm" : NULL;
+    const char *other = hutch_run_options_from_outside(opts);
 
     if (!other)
         return 0;
-    return hutch_err_set(err, 0, "option '%s' is for what is brought into an image, and %s runs what is in it", other,
-                         opts->entrypoint ? "--entrypoint" : "'--'");
+    return hutch_err_set(err, 0, "option '%s' is for what is brought into an image, and --entrypoint runs what is in it",
+                         other);
 }
 
 static bool is_set_by_option(const struct run_opts *opts, const char *name)

@@ -19,6 +19,15 @@ bool hutch_run_options_is_notebook(const struct run_opts *opts, const char *word
            strcmp(word + len - ending, RUN_NOTEBOOK_ENDING) == 0;
 }
 
+const char *hutch_run_options_from_outside(const struct run_opts *opts)
+{
+    return opts->rootfs ? "--rootfs" : opts->code ? "-c" : opts->module ? "-m" : opts->project ? "--project"
+           : opts->writable ? "--writable" : opts->language ? "--language" : opts->warm ? "--warm"
+           : opts->rich ? "--rich" : opts->llm ? "--llm" : opts->output ? "-o" : opts->params.n ? "--param"
+           : opts->cell_timeout ? "--cell-timeout" : opts->allow_errors ? "--allow-errors"
+           : opts->interrupt_on_timeout ? "--interrupt-on-timeout" : NULL;
+}
+
 int hutch_run_options_parse(enum command_id command, int argc, char **argv, struct run_opts *ret, int *ret_first,
                             struct hutch_err *err)
 {
@@ -28,7 +37,7 @@ int hutch_run_options_parse(enum command_id command, int argc, char **argv, stru
     is_over = hutch_option_take(&hutch_commands[command], ret, argc, argv, &i, err);
     if (is_over < 0)
         return -1;
-    ret->is_inside = ret->entrypoint || (is_over && ret->image);
+    ret->is_inside = ret->entrypoint || (is_over && ret->image && !hutch_run_options_from_outside(ret));
     if (command == COMMAND_RUN && i < argc && hutch_run_options_is_notebook(ret, argv[i])) {
         char *notebook = argv[i++];
 

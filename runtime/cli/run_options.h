@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The option that makes sense only for a program, text or notebook from outside of the image; NULL: there is none. */
+const char *hutch_run_options_from_outside(const struct run_opts *opts);
+
 /* Options end at the first word that is none, so that a program's own options stay its own. A notebook has none: behind
  * its name they go on, and the name is moved to behind them. *ret_first: index of that word, or name. */
 int hutch_run_options_parse(enum command_id command, int argc, char **argv, struct run_opts *ret, int *ret_first,
