@@ -20,8 +20,8 @@ int hutch_run_inside_check(const struct run_opts *opts, struct hutch_err *err)
 
     if (!other)
         return 0;
-    return hutch_err_set(err, 0, "option '%s' is for what is brought into an image, and --entrypoint runs what is in it",
-                         other);
+    return hutch_err_set(err, 0, "option '%s' is for what is brought into an image, and --entrypoint runs what is in "
+                         "it", other);
 }
 
 static bool is_set_by_option(const struct run_opts *opts, const char *name)
