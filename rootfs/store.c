@@ -190,11 +190,14 @@ void hutch_store_encode_name(const char *name, char ret[STORE_MAX_NAME + 1])
     ret[i] = '\0';
 }
 
-void hutch_store_decode_name(char *name)
+bool hutch_store_decode_name(const char *entry, char ret[STORE_MAX_NAME + 1])
 {
-    for (; *name; name++)
-        if (*name == '%')
-            *name = '/';
+    if (snprintf(ret, STORE_MAX_NAME + 1, "%s", entry) > STORE_MAX_NAME)
+        return false;
+    for (char *p = ret; *p; p++)
+        if (*p == '%')
+            *p = '/';
+    return hutch_store_is_name(ret);
 }
 
 bool hutch_store_has_tree(const struct store *store, const char *hex)
@@ -267,10 +270,8 @@ static void append_name(void *ctx, const char *entry)
     char hex[DIGEST_HEX + 1], name[STORE_MAX_NAME + 1];
     size_t len = strlen(list->text);
 
-    if (!hutch_store_read_name(list->store, entry, hex))
+    if (!hutch_store_decode_name(entry, name) || !hutch_store_read_name(list->store, entry, hex))
         return;
-    snprintf(name, sizeof(name), "%s", entry);
-    hutch_store_decode_name(name);
     if (len + strlen(name) + 8 < list->size)
         snprintf(list->text + len, list->size - len, "%s%s", len ? ", " : "", name);
     else if (len + 5 < list->size && list->text[len - 1] != '.')

@@ -326,11 +326,11 @@ struct pruning {
 /* One whose tree is gone. What else may lie there is not ours to judge. */
 static void prune_name(void *ctx, const char *entry)
 {
-    char text[DIGEST_HEX + 16] = "", hex[DIGEST_HEX + 1], name[NAME_MAX + 1];
+    char text[DIGEST_HEX + 16] = "", hex[DIGEST_HEX + 1], name[STORE_MAX_NAME + 1];
     struct pruning *p = ctx;
     auto_fd fd = openat(p->names, entry, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
-    if (fd < 0 || hutch_fd_read_full(fd, text, sizeof(text) - 1) <= 0)
+    if (!hutch_store_decode_name(entry, name) || fd < 0 || hutch_fd_read_full(fd, text, sizeof(text) - 1) <= 0)
         return;
     text[strcspn(text, "\n")] = '\0';
     if (!hutch_digest_parse(text, hex) || hutch_store_has_tree(p->store, hex))
@@ -340,8 +340,6 @@ static void prune_name(void *ctx, const char *entry)
             hutch_err_set(&p->err, errno, "remove the name '%s'", entry);
         return;
     }
-    snprintf(name, sizeof(name), "%s", entry);
-    hutch_store_decode_name(name);
     p->tell(p->ctx, STORE_PRUNED_NAME, name, 0);
 }
 

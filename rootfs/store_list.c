@@ -70,9 +70,9 @@ static void list_tree(void *ctx, const char *entry)
 static void list_name(void *ctx, const char *entry)
 {
     struct listing *l = ctx;
-    char hex[DIGEST_HEX + 1];
+    char hex[DIGEST_HEX + 1], name[STORE_MAX_NAME + 1];
 
-    if (!hutch_store_read_name(l->store, entry, hex))
+    if (!hutch_store_decode_name(entry, name) || !hutch_store_read_name(l->store, entry, hex))
         return;
     for (size_t i = 0; i < l->n; i++) {
         struct store_image *image = &l->images[i];
@@ -81,13 +81,13 @@ static void list_name(void *ctx, const char *entry)
         if (strcmp(image->digest, hex) != 0)
             continue;
         bigger = reallocarray(image->names, image->n_names + 1, sizeof(*bigger));
-        if (!bigger || !(bigger[image->n_names] = strdup(entry))) {
+        if (!bigger || !(bigger[image->n_names] = strdup(name))) {
             l->is_out_of_memory = true;
             image->names = bigger ? bigger : image->names;
             return;
         }
         image->names = bigger;
-        hutch_store_decode_name(image->names[image->n_names++]);
+        image->n_names++;
     }
 }
 

@@ -24,7 +24,8 @@ int hutch_store_lock(const struct store *store, int operation, int *ret_fd, stru
 
 /* As on disk. No name has a '%'. */
 void hutch_store_encode_name(const char *name, char ret[STORE_MAX_NAME + 1]);
-void hutch_store_decode_name(char *name);
+/* False for what is no name: another's store may have anything, and a name is shown at terminals. */
+bool hutch_store_decode_name(const char *entry, char ret[STORE_MAX_NAME + 1]);
 /* The digest that a name, as on disk, stands for. False when there is none, or its tree is gone. */
 bool hutch_store_read_name(const struct store *store, const char *file, char ret_hex[DIGEST_HEX + 1]);
 

@@ -86,6 +86,18 @@ def test_a_store_that_cannot_be_written(home, tmp_path):
     assert support_tree(other) == before
 
 
+def test_names_that_are_none(home, tmp_path):
+    """A store of another's is shown at a terminal."""
+    other = str(tmp_path / "other")
+    digest = unpack(other, small(tmp_path, "x"), "one")
+    for name in ("a\x1b[2Jb", "a\nb", "-q", "x" * 250, ".hidden", "a b"):
+        with open(os.path.join(other, "images/names", name), "w", encoding="ascii") as file:
+            file.write("sha256:%s\n" % digest)
+    env = {"HUTCH_HOME": home, "HUTCH_IMAGES": other + "/images"}
+    assert listed(env) == [(["one"], other + "/images")]
+    assert b"there are: one (" in support.hutch("run", "--image", "none", "-c", "1", env=env).stderr
+
+
 def support_tree(path):
     return sorted(os.path.join(where, name) for where, folders, files in os.walk(path) for name in folders + files)
 
