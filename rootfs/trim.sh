@@ -47,7 +47,14 @@ mkdir -p "$root/mnt/data"
 # 5. No program changes who it runs as.
 find "${root:-/}" -xdev -type f -perm /6000 -exec chmod ug-s {} +
 
-# 6. Bytecode. "unchecked-hash": Python neither looks at the source's time nor reads it. What marshal writes
+# 6. A locale of a language, for programs that format by one: en_US.UTF-8. Its sources go again.
+if [ -e "$root/usr/share/i18n/locales/en_US" ]; then
+    say "make the locale en_US.UTF-8"
+    chroot "$root/" /usr/bin/localedef --no-archive --no-hard-links -i en_US -f UTF-8 en_US.UTF-8
+    rm -rf "$root/usr/share/i18n"
+fi
+
+# 7. Bytecode. "unchecked-hash": Python neither looks at the source's time nor reads it. What marshal writes
 # depends on which strings the compiling process happens to hold already, so each of a fixed number of
 # processes compiles a fixed share of the files in a fixed order; two of them at a time.
 say "compile Python files"
@@ -73,7 +80,7 @@ chroot "$root/" /usr/bin/python3 -IBS /tmp/compile.py 1 2
 wait $!
 rm "$root/tmp/compile.py"
 
-# 7. matplotlib looks for fonts for about a second unless it finds a list in its cache directory, which a
+# 8. matplotlib looks for fonts for about a second unless it finds a list in its cache directory, which a
 # fresh sandbox does not have. It gets one beside its own data, where its loader is told to look too. And whatever
 # font a text asks for, a character that it lacks comes from one that has CJK, or symbols and emoji.
 fonts=$root/usr/lib/python3/dist-packages/matplotlib/font_manager.py
@@ -109,13 +116,13 @@ END
     rm -rf "$root/tmp/fonts.py" "$root/tmp/mpl"
 fi
 
-# 8. wordcloud's default font is a link into a package that is left out.
+# 9. wordcloud's default font is a link into a package that is left out.
 cloud=$root/usr/lib/python3/dist-packages/wordcloud/DroidSansMono.ttf
 if [ -L "$cloud" ] && [ ! -e "$cloud" ]; then
     ln -sf ../../../../share/fonts/truetype/dejavu/DejaVuSansMono.ttf "$cloud"
 fi
 
-# 9. Other caches that programs would otherwise make at every start.
+# 10. Other caches that programs would otherwise make at every start.
 chroot "$root/" /sbin/ldconfig
 rm -rf "$root/var/cache/ldconfig"
 if [ -x "$root/usr/bin/fc-cache" ]; then
