@@ -16,6 +16,7 @@
 #define MAX_INDEXES 3   /* an index that points to an index … */
 #define MAX_MANIFESTS 256
 #define MAX_MEMBER 512
+#define MAX_VERSION 256 /* of the file "version" */
 
 #define auto_member __attribute__((cleanup(hutch_member_done))) struct member
 #define auto_json __attribute__((cleanup(json_freep))) cJSON *
@@ -112,15 +113,34 @@ static const char *optional_string(const cJSON *object, const char *key)
     return cJSON_IsString(value) ? value->valuestring : NULL;
 }
 
+/* Where the two layouts have what a descriptor names: a blob, and an image's manifest (or a further index). */
+static const struct place {
+    const char *before, *after; /* the digest */
+} oci_blob = { "blobs/sha256/", "" }, dir_blob = { "", "" }, dir_manifest = { "", ".manifest.json" };
+
+struct platform {
+    bool is_given; /* by the user; else this machine's */
+    char arch[64], variant[64];
+};
+
+/* What is read, where its parts are, and which image of it. */
+struct reading {
+    const struct source *source;
+    const struct place *blob, *manifest;
+    const char *select; /* NULL: the only one */
+    struct platform platform;
+};
+
 /* An OCI descriptor: what a thing is called, how large it is. */
 struct descriptor {
     const char *media_type; /* the JSON's */
     char digest[DIGEST_HEX + 1];
-    char member[sizeof("blobs/sha256/") + DIGEST_HEX];
+    char member[sizeof("blobs/sha256/.manifest.json") + DIGEST_HEX];
     uint64_t size;
 };
 
-static int read_descriptor(const cJSON *json, const char *where, struct descriptor *ret, struct hutch_err *err)
+static int read_descriptor(const cJSON *json, const struct place *place, const char *where, struct descriptor *ret,
+                           struct hutch_err *err)
 {
     const cJSON *size = cJSON_GetObjectItemCaseSensitive(json, "size");
     const char *digest;
@@ -137,7 +157,7 @@ static int read_descriptor(const cJSON *json, const char *where, struct descript
         return hutch_err_set(err, 0, "'%s' has no valid size for sha256:%s", where, ret->digest);
     ret->size = (uint64_t)size->valuedouble;
     ret->media_type = optional_string(json, "mediaType");
-    snprintf(ret->member, sizeof(ret->member), "blobs/sha256/%s", ret->digest);
+    snprintf(ret->member, sizeof(ret->member), "%s%s%s", place->before, ret->digest, place->after);
     return 0;
 }
 
@@ -156,12 +176,58 @@ static const char *machine_architecture(void)
     return "";
 }
 
-/* The platform may be absent; build tools also put "unknown" there for entries that are not images at all. */
-static bool is_other_platform(const cJSON *object)
+/* A platform that names no variant means this one; of other architectures, the one that all machines have. */
+static const char *usual_variant(const char *arch)
+{
+    return strcmp(arch, "arm64") == 0 ? "v8" : strcmp(arch, "arm") == 0 ? "v7" : "";
+}
+
+static bool is_platform_word(const char *word)
+{
+    return word[0] != '\0' && strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == strlen(word);
+}
+
+/* Reads "OS/ARCH[/VARIANT]"; NULL is this machine. */
+static int parse_platform(const char *text, struct platform *ret, struct hutch_err *err)
+{
+    char *slash;
+
+    if (!text) {
+        snprintf(ret->arch, sizeof(ret->arch), "%s", machine_architecture());
+        snprintf(ret->variant, sizeof(ret->variant), "%s", usual_variant(ret->arch));
+        return 0;
+    }
+    ret->is_given = true;
+    if (strncmp(text, "linux/", 6) != 0 || strlen(text + 6) >= sizeof(ret->arch))
+        return hutch_err_set(err, 0, "the platform '%.80s' is not of the form linux/ARCH[/VARIANT]", text);
+    snprintf(ret->arch, sizeof(ret->arch), "%s", text + 6);
+    slash = strchr(ret->arch, '/');
+    if (slash)
+        *slash = '\0';
+    snprintf(ret->variant, sizeof(ret->variant), "%s", slash ? slash + 1 : usual_variant(ret->arch));
+    if (!is_platform_word(ret->arch) || (slash && !is_platform_word(ret->variant)))
+        return hutch_err_set(err, 0, "the platform '%.80s' is not of the form linux/ARCH[/VARIANT]", text);
+    return 0;
+}
+
+static void print_platform(const struct platform *platform, char *ret, size_t size)
+{
+    bool is_usual = strcmp(platform->variant, usual_variant(platform->arch)) == 0;
+
+    snprintf(ret, size, "linux/%s%s%s", platform->arch, is_usual ? "" : "/", is_usual ? "" : platform->variant);
+}
+
+/* The platform may be absent; build tools also put "unknown" there for entries that are not images at all. What has no
+ * variant has the @missing one; NULL: any. */
+static bool is_other_platform(const cJSON *object, const struct platform *want, const char *missing)
 {
     const char *os = optional_string(object, "os"), *arch = optional_string(object, "architecture");
+    const char *variant = optional_string(object, "variant");
 
-    return (os && strcmp(os, "linux") != 0) || (arch && strcmp(arch, machine_architecture()) != 0);
+    if (!variant || variant[0] == '\0')
+        variant = missing;
+    return (os && strcmp(os, "linux") != 0) || (arch && strcmp(arch, want->arch) != 0) ||
+           (variant && strcmp(variant, want->variant) != 0);
 }
 
 static int add_layer(struct oci_image *image, const char *member, const char *digest, uint64_t size,
@@ -183,21 +249,25 @@ static int add_layer(struct oci_image *image, const char *member, const char *di
 }
 
 /* Takes the layers' diff ids, and whether this machine can run it, from the image's configuration. */
-static int read_config(const struct source *source, const char *member, const char *want_digest, char *ret_digest,
+static int read_config(const struct reading *r, const char *member, const char *want_digest, char *ret_digest,
                        struct oci_image *image, struct hutch_err *err)
 {
     auto_json json = NULL;
     const cJSON *rootfs, *ids, *id;
-    const char *os, *arch;
+    const char *os, *arch, *variant;
+    char want[160];
     size_t i = 0;
 
-    if (read_json(source, member, want_digest, ret_digest, &json, err) < 0)
+    if (read_json(r->source, member, want_digest, ret_digest, &json, err) < 0)
         return -1;
-    if (is_other_platform(json)) {
+    if (is_other_platform(json, &r->platform, NULL)) {
         os = optional_string(json, "os");
         arch = optional_string(json, "architecture");
-        return hutch_err_set(err, 0, "the image is made for %.40s/%.40s, this machine is linux/%s", os ? os : "linux",
-                             arch ? arch : "?", machine_architecture());
+        variant = optional_string(json, "variant");
+        print_platform(&r->platform, want, sizeof(want));
+        return hutch_err_set(err, 0, "the image is made for %.40s/%.40s%s%.40s, %s %s", os ? os : "linux",
+                             arch ? arch : "?", variant && variant[0] ? "/" : "", variant ? variant : "",
+                             r->platform.is_given ? "and --platform asks for" : "this machine is", want);
     }
     rootfs = cJSON_GetObjectItemCaseSensitive(json, "rootfs");
     if (!cJSON_IsObject(rootfs))
@@ -239,22 +309,20 @@ static bool is_layer_type(const char *type)
     return false;
 }
 
-static int read_manifest(const struct source *source, const struct descriptor *at, struct oci_image *image,
-                         struct hutch_err *err)
+/* @json is what @at names. */
+static int read_manifest(const struct reading *r, const cJSON *json, const struct descriptor *at,
+                         struct oci_image *image, struct hutch_err *err)
 {
-    auto_json json = NULL;
     struct descriptor config, layer;
     const cJSON *layers, *item;
 
-    if (read_json(source, at->member, at->digest, NULL, &json, err) < 0)
-        return -1;
-    if (read_descriptor(cJSON_GetObjectItemCaseSensitive(json, "config"), at->member, &config, err) < 0)
+    if (read_descriptor(cJSON_GetObjectItemCaseSensitive(json, "config"), r->blob, at->member, &config, err) < 0)
         return -1;
     layers = need_array(json, "layers", OCI_MAX_LAYERS, at->member, err);
     if (!layers)
         return -1;
     cJSON_ArrayForEach(item, layers) {
-        if (read_descriptor(item, at->member, &layer, err) < 0)
+        if (read_descriptor(item, r->blob, at->member, &layer, err) < 0)
             return -1;
         if (!layer.media_type || !is_layer_type(layer.media_type))
             return hutch_err_set(err, 0, "layer sha256:%.12s is of the kind '%.120s', which hutch cannot unpack",
@@ -263,7 +331,7 @@ static int read_manifest(const struct source *source, const struct descriptor *a
             return -1;
     }
     memcpy(image->digest, at->digest, sizeof(image->digest));
-    return read_config(source, config.member, config.digest, NULL, image, err);
+    return read_config(r, config.member, config.digest, NULL, image, err);
 }
 
 static bool is_index_type(const char *type)
@@ -287,35 +355,94 @@ static const char *descriptor_name(const cJSON *descriptor)
     return name ? name : optional_string(notes, "org.opencontainers.image.ref.name");
 }
 
-/* Finds the one image of an index that is for this machine. */
-static int choose(const cJSON *index, const char *where, const cJSON **ret, struct hutch_err *err)
+/* --select: the number of an image, as lists of what there is have it (-1: none), or its name; "x" also is
+ * "x:latest". */
+static bool is_selected(const char *select, int number, const char *name)
 {
+    char digits[16];
+    size_t len = strlen(select);
+
+    snprintf(digits, sizeof(digits), "%d", number);
+    if (number >= 0 && strcmp(select, digits) == 0)
+        return true;
+    return name && strncmp(name, select, len) == 0 && (name[len] == '\0' || strcmp(name + len, ":latest") == 0);
+}
+
+/* Images that a message lists: "0 (example/a:1), 1 (example/b:2)". */
+struct image_list {
+    char text[280];
+};
+
+static void list_image(struct image_list *list, int number, const char *name)
+{
+    size_t len = strlen(list->text);
+    char one[128];
+
+    snprintf(one, sizeof(one), "%s%d%s%.80s%s", len ? ", " : "", number, name ? " (" : "", name ? name : "",
+             name ? ")" : "");
+    if (len + strlen(one) + sizeof(", ...") < sizeof(list->text))
+        strcpy(list->text + len, one);
+    else if (len > 0 && list->text[len - 1] != '.')
+        strcpy(list->text + len, ", ...");
+}
+
+static bool is_descriptor_selected(const cJSON *item, const char *select, int number)
+{
+    const cJSON *notes = cJSON_GetObjectItemCaseSensitive(item, "annotations");
+
+    return is_selected(select, number, descriptor_name(item)) ||
+           is_selected(select, number, optional_string(notes, "org.opencontainers.image.ref.name"));
+}
+
+/* Finds the one image of an index that is for the platform and, of the first one, that --select means. An image that is
+ * there several times, for each of its names, is one. */
+static int choose(const struct reading *r, const cJSON *index, bool is_first, const char *where, const cJSON **ret,
+                  struct hutch_err *err)
+{
+    const char *select = is_first ? r->select : NULL;
     const cJSON *manifests = need_array(index, "manifests", MAX_MANIFESTS, where, err);
+    const char *digest, *first = NULL;
     const cJSON *item, *found = NULL;
     unsigned n_found = 0, n_other = 0;
+    struct image_list list = { .text = "" };
+    char want[160];
+    int number = -1;
 
     if (!manifests)
         return -1;
+    print_platform(&r->platform, want, sizeof(want));
     cJSON_ArrayForEach(item, manifests) {
         const cJSON *platform = cJSON_GetObjectItemCaseSensitive(item, "platform");
         const char *type = optional_string(item, "mediaType");
 
+        number++;
         if (!is_index_type(type) && !is_manifest_type(type))
             continue;
-        if (cJSON_IsObject(platform) && is_other_platform(platform)) {
+        if (cJSON_IsObject(platform) && is_other_platform(platform, &r->platform, usual_variant(r->platform.arch))) {
             n_other++;
             continue;
         }
+        list_image(&list, number, descriptor_name(item));
+        if (select && !is_descriptor_selected(item, select, number))
+            continue;
+        digest = optional_string(item, "digest");
+        if (found && digest && first && strcmp(digest, first) == 0)
+            continue;
         found = item;
+        first = digest;
         n_found++;
     }
-    if (n_found == 0 && n_other > 0)
-        return hutch_err_set(err, 0, "'%s' has no image for this machine (linux/%s), only for others", where,
-                             machine_architecture());
-    if (n_found == 0)
+    if (list.text[0] == '\0' && n_other > 0)
+        return hutch_err_set(err, 0, "'%s' has no image for %s (%s), only for others", where,
+                             r->platform.is_given ? "the platform" : "this machine", want);
+    if (list.text[0] == '\0')
         return hutch_err_set(err, 0, "'%s' has no image", where);
+    if (n_found == 0)
+        return hutch_err_set(err, 0, "'%s' has no image '%.80s' for %s; --select takes one of: %s", where, select, want,
+                             list.text);
     if (n_found > 1)
-        return hutch_err_set(err, 0, "'%s' has %u images for this machine: save one at a time", where, n_found);
+        return hutch_err_set(err, 0, "'%s' has %u images for %s; %s: %s", where, n_found, want,
+                             is_first ? "--select takes one of" : "it may have one", list.text);
     *ret = found;
     return 0;
 }
@@ -328,34 +455,75 @@ static int set_name(struct oci_image *image, const char *name, struct hutch_err 
     return image->name ? 0 : hutch_err_set(err, ENOMEM, "read the image's name");
 }
 
-static int read_layout(const struct source *source, const cJSON *marker, struct oci_image *image, struct hutch_err *err)
+/* From an index, which @json is, by further ones to the manifest of one image. */
+static int read_index(const struct reading *r, cJSON *json, struct oci_image *image, struct hutch_err *err)
+{
+    auto_json owned = NULL; /* what @json is after the first level */
+    struct descriptor at = { .member = "index.json" };
+    char where[sizeof(at.member)];
+    const cJSON *chosen = NULL;
+
+    if (r->blob == &dir_blob)
+        snprintf(at.member, sizeof(at.member), "manifest.json");
+    for (int depth = 0; depth < MAX_INDEXES; depth++) {
+        cJSON *inner = NULL;
+        bool is_index;
+
+        memcpy(where, at.member, sizeof(where));
+        if (choose(r, json, depth == 0, where, &chosen, err) < 0 ||
+            set_name(image, descriptor_name(chosen), err) < 0 ||
+            read_descriptor(chosen, r->manifest, where, &at, err) < 0)
+            return -1;
+        is_index = is_index_type(at.media_type);
+        if (read_json(r->source, at.member, at.digest, NULL, &inner, err) < 0)
+            return -1;
+        cJSON_Delete(owned);
+        json = owned = inner;
+        if (!is_index)
+            return read_manifest(r, json, &at, image, err);
+    }
+    return hutch_err_set(err, 0, "it leads from index to index more than %d times", MAX_INDEXES);
+}
+
+static int read_layout(struct reading *r, const cJSON *marker, struct oci_image *image, struct hutch_err *err)
 {
     const char *version = need_string(marker, "imageLayoutVersion", "oci-layout", err);
     auto_json json = NULL;
-    const cJSON *chosen = NULL;
-    struct descriptor at;
 
     if (!version)
         return -1;
     if (strncmp(version, "1.", 2) != 0)
         return hutch_err_set(err, 0, "the image layout has version '%.20s', hutch knows 1.x", version);
-    if (read_json(source, "index.json", NULL, NULL, &json, err) < 0 || choose(json, "index.json", &chosen, err) < 0)
+    r->blob = r->manifest = &oci_blob;
+    if (read_json(r->source, "index.json", NULL, NULL, &json, err) < 0)
         return -1;
-    for (int depth = 0; depth < MAX_INDEXES; depth++) {
-        cJSON *inner = NULL;
+    return read_index(r, json, image, err);
+}
 
-        if (set_name(image, descriptor_name(chosen), err) < 0 || read_descriptor(chosen, "index.json", &at, err) < 0)
-            return -1;
-        if (!is_index_type(at.media_type))
-            return read_manifest(source, &at, image, err);
-        if (read_json(source, at.member, at.digest, NULL, &inner, err) < 0)
-            return -1;
-        cJSON_Delete(json);
-        json = inner;
-        if (choose(json, at.member, &chosen, err) < 0)
-            return -1;
-    }
-    return hutch_err_set(err, 0, "index.json leads from index to index more than %d times", MAX_INDEXES);
+/* The layout of skopeo's "dir:", which podman calls docker-dir: all in one directory, blobs by their digest,
+ * "manifest.json" the manifest of one image or an index of several. Source: containers-transports(5). */
+static int read_dir(struct reading *r, cJSON *json, const char *digest, struct oci_image *image, struct hutch_err *err)
+{
+    static const char marker[] = "Directory Transport Version: 1.";
+    auto_member member = MEMBER_INIT;
+    auto_free char *text = NULL;
+    struct descriptor at = { .member = "manifest.json" };
+    size_t len;
+
+    if (hutch_source_find(r->source, "version", &member, err) < 0 ||
+        hutch_member_slurp(&member, MAX_VERSION, &text, &len, err) < 0)
+        return hutch_err_wrap(err, "'manifest.json' is no list of images as `docker save` writes it, and for skopeo's "
+                                   "dir: 'version' has to be there");
+    if (strncmp(text, marker, strlen(marker)) != 0)
+        return hutch_err_set(err, 0, "'version' does not say \"%sx\", as skopeo's dir: has it", marker);
+    r->blob = &dir_blob;
+    r->manifest = &dir_manifest;
+    if (cJSON_GetObjectItemCaseSensitive(json, "manifests"))
+        return read_index(r, json, image, err);
+    if (r->select && !is_selected(r->select, 0, NULL))
+        return hutch_err_set(err, 0, "it has one image, without a name, and no '%.80s' (--select)", r->select);
+    snprintf(at.digest, sizeof(at.digest), "%s", digest);
+    return read_manifest(r, json, &at, image, err);
 }
 
 static bool is_member_name(const char *name)
@@ -387,18 +555,61 @@ static bool digest_in_name(const char *name, char ret_hex[DIGEST_HEX + 1])
     return hutch_digest_is_hex(ret_hex) && (base[DIGEST_HEX] == '\0' || strcmp(base + DIGEST_HEX, ".json") == 0);
 }
 
-static int read_docker(const struct source *source, const cJSON *json, struct oci_image *image, struct hutch_err *err)
+/* The tag by which @select means the @entry, or its first one; "" without any, NULL when it is not meant. */
+static const char *docker_tag(const cJSON *entry, const char *select, int number)
+{
+    const cJSON *tag, *tags = cJSON_GetObjectItemCaseSensitive(entry, "RepoTags");
+    const char *first = NULL;
+
+    cJSON_ArrayForEach(tag, tags) {
+        if (!cJSON_IsString(tag))
+            continue;
+        if (select && is_selected(select, -1, tag->valuestring))
+            return tag->valuestring;
+        first = first ? first : tag->valuestring;
+    }
+    return !select || is_selected(select, number, NULL) ? (first ? first : "") : NULL;
+}
+
+static int choose_docker(const struct reading *r, const cJSON *json, const char *where, const cJSON **ret,
+                         const char **ret_tag, struct hutch_err *err)
+{
+    struct image_list list = { .text = "" };
+    const cJSON *entry;
+    unsigned n_found = 0;
+    int number = 0;
+
+    if (cJSON_GetArraySize(json) < 1)
+        return hutch_err_set(err, 0, "'%s' has no image", where);
+    if (cJSON_GetArraySize(json) > MAX_MANIFESTS)
+        return hutch_err_set(err, 0, "'%s' has more than %d images", where, MAX_MANIFESTS);
+    cJSON_ArrayForEach(entry, json) {
+        const char *tag = docker_tag(entry, r->select, number), *first = docker_tag(entry, NULL, number);
+
+        list_image(&list, number++, first && first[0] ? first : NULL);
+        if (!tag)
+            continue;
+        *ret = entry;
+        *ret_tag = tag;
+        n_found++;
+    }
+    if (n_found == 0)
+        return hutch_err_set(err, 0, "'%s' has no image '%.80s'; --select takes one of: %s", where, r->select,
+                             list.text);
+    if (n_found > 1)
+        return hutch_err_set(err, 0, "'%s' has %u images; --select takes one of: %s", where, n_found, list.text);
+    return 0;
+}
+
+static int read_docker(const struct reading *r, const cJSON *json, struct oci_image *image, struct hutch_err *err)
 {
     static const char where[] = "manifest.json";
     char digest[DIGEST_HEX + 1];
-    const cJSON *entry, *layers, *item, *tags;
-    const char *config;
+    const cJSON *entry = NULL, *layers, *item;
+    const char *config, *tag = "";
 
-    if (!cJSON_IsArray(json) || cJSON_GetArraySize(json) < 1)
-        return hutch_err_set(err, 0, "'%s' is not a list of images", where);
-    if (cJSON_GetArraySize(json) > 1)
-        return hutch_err_set(err, 0, "'%s' has %d images: save one at a time", where, cJSON_GetArraySize(json));
-    entry = cJSON_GetArrayItem(json, 0);
+    if (choose_docker(r, json, where, &entry, &tag, err) < 0)
+        return -1;
     config = need_string(entry, "Config", where, err);
     layers = config ? need_array(entry, "Layers", OCI_MAX_LAYERS, where, err) : NULL;
     if (!layers)
@@ -413,31 +624,38 @@ static int read_docker(const struct source *source, const cJSON *json, struct oc
     if (!is_member_name(config))
         return hutch_err_set(err, 0, "'%s' names a configuration '%.80s', which is not a path inside the archive",
                              where, config);
-    tags = cJSON_GetObjectItemCaseSensitive(entry, "RepoTags");
-    if (cJSON_IsArray(tags) && cJSON_IsString(cJSON_GetArrayItem(tags, 0)) &&
-        set_name(image, cJSON_GetArrayItem(tags, 0)->valuestring, err) < 0)
+    if (tag[0] && set_name(image, tag, err) < 0)
         return -1;
-    return read_config(source, config, digest_in_name(config, digest) ? digest : NULL, image->digest, image, err);
+    return read_config(r, config, digest_in_name(config, digest) ? digest : NULL, image->digest, image, err);
 }
 
-int hutch_oci_image_read(const struct source *source, struct oci_image *ret, struct hutch_err *err)
+static int read_any(struct reading *r, struct oci_image *image, struct hutch_err *err)
 {
-    struct oci_image image = OCI_IMAGE_INIT;
+    char digest[DIGEST_HEX + 1];
     auto_json json = NULL;
-    int rc;
+    struct hutch_err why;
 
     /* A newer `docker save` writes both. The layout says more: it has the digest of each stored layer. */
-    rc = read_json(source, "oci-layout", NULL, NULL, &json, err);
-    if (rc == 0) {
-        rc = read_layout(source, json, &image, err);
-    } else if (err->errnum == ENOENT) {
-        rc = read_json(source, "manifest.json", NULL, NULL, &json, err);
-        if (rc == 0)
-            rc = read_docker(source, json, &image, err);
-        else if (err->errnum == ENOENT)
-            hutch_err_set(err, 0, "it is neither an OCI image layout (no 'oci-layout' in it) nor made by `docker save` "
-                                  "(no 'manifest.json')");
-    }
+    if (read_json(r->source, "oci-layout", NULL, NULL, &json, &why) == 0)
+        return read_layout(r, json, image, err);
+    if (why.errnum == ENOENT && read_json(r->source, "manifest.json", NULL, digest, &json, &why) == 0)
+        return cJSON_IsArray(json) ? read_docker(r, json, image, err) : read_dir(r, json, digest, image, err);
+    if (why.errnum == ENOENT)
+        return hutch_err_set(err, 0, "it is neither an OCI image layout (no 'oci-layout' in it) nor made by `docker "
+                                     "save` or skopeo's dir: (no 'manifest.json')");
+    *err = why;
+    return -1;
+}
+
+int hutch_oci_image_read(const struct source *source, const struct oci_choice *choice, struct oci_image *ret,
+                         struct hutch_err *err)
+{
+    struct reading r = { .source = source, .select = choice->select };
+    struct oci_image image = OCI_IMAGE_INIT;
+    int rc = parse_platform(choice->platform, &r.platform, err);
+
+    if (rc == 0)
+        rc = read_any(&r, &image, err);
     if (rc < 0) {
         hutch_oci_image_done(&image);
         return hutch_err_wrap(err, "read image '%s'", source->path);

@@ -1,5 +1,5 @@
 /* oci_image.h - what an image consists of: reads the index, manifest and configuration of an OCI image
- * layout, or of what `docker save` writes (with or without the layout inside).
+ * layout, of what `docker save` writes (with or without the layout inside), or of skopeo's dir:.
  * Sources: OCI image-spec 1.1 (image-layout, descriptor, manifest, config); Docker image specification 1.2. */
 #ifndef HUTCH_OCI_IMAGE_H
 #define HUTCH_OCI_IMAGE_H
@@ -31,10 +31,17 @@ struct oci_image {
 };
 #define OCI_IMAGE_INIT { .name = NULL, .layers = NULL, .n_layers = 0 }
 
+/* Which image of several. */
+struct oci_choice {
+    const char *select;   /* its name ("x" also is "x:latest") or its number, from 0; NULL: there has to be one */
+    const char *platform; /* linux/ARCH[/VARIANT]; NULL: this machine's */
+};
+
 /* The digests of all JSON that was read on the way are checked; the layers' are checked when they are unpacked
- * (rootfs/layer.h). Errors (errnum 0 unless reading fails): neither of the two formats, several images, an image for
- * another machine, a wrong digest, JSON that is broken, too large, too deep or of the wrong shape. */
-int hutch_oci_image_read(const struct source *source, struct oci_image *ret, struct hutch_err *err);
+ * (rootfs/layer.h). Errors (errnum 0 unless reading fails): none of the formats, several images and no choice, an image
+ * for another machine, a wrong digest, JSON that is broken, too large, too deep or of the wrong shape. */
+int hutch_oci_image_read(const struct source *source, const struct oci_choice *choice, struct oci_image *ret,
+                         struct hutch_err *err);
 void hutch_oci_image_done(struct oci_image *image);
 
 #endif

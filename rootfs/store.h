@@ -50,6 +50,7 @@ typedef int store_progress_fn(void *ctx, const char *doing, uint64_t done, uint6
 
 struct store_unpack {
     const char *name;      /* NULL: what the archive says, if anything */
+    const char *select, *platform; /* which image of several: struct oci_choice */
     uint64_t max_bytes;    /* 0: STORE_MAX_BYTES */
     uint64_t max_entries;  /* 0: STORE_MAX_ENTRIES */
     store_progress_fn *progress; /* may be NULL */

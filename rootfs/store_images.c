@@ -161,6 +161,7 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
     __attribute__((cleanup(hutch_oci_image_done))) struct oci_image image = OCI_IMAGE_INIT;
     auto_source source = SOURCE_INIT;
     auto_work work = STORE_WORK_INIT;
+    struct oci_choice choice = { .select = opts->select, .platform = opts->platform };
     struct unpacking u = { .opts = opts };
     const char *name = opts->name;
     auto_fd root = -1;
@@ -170,7 +171,7 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
             err, 0, "'%.80s' cannot be an image's name (letters, digits, and \"._-/:@\" after the first)", name);
     if (hutch_store_work_begin(store, &work, err) < 0 ||
         hutch_source_open(archive, work.dirfd, opts->max_bytes ? opts->max_bytes : STORE_MAX_BYTES, &source, err) < 0 ||
-        hutch_oci_image_read(&source, &image, err) < 0)
+        hutch_oci_image_read(&source, &choice, &image, err) < 0)
         return -1;
     if (!name && image.name && hutch_store_is_name(image.name))
         name = image.name;

@@ -188,6 +188,9 @@ enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMO
 static const struct option_row rootfs_rows[] = {
     { BUILD | UNPACK, 0, "--name", "NAME", OPTION_TEXT, AT(name), .help = "what to call the image" },
     { BUILD, 0, "--output", "FILE", OPTION_TEXT, AT(output), .help = "keep the archive (an OCI image layout) as FILE" },
+    { UNPACK, 0, "--select", "NAME|NUMBER", OPTION_TEXT, AT(select), .help = "which image of an archive with several" },
+    { UNPACK, 0, "--platform", "linux/ARCH[/VARIANT]", OPTION_TEXT, AT(platform),
+      .help = "take the image that is made for it (this machine)" },
     { UNPACK, 0, "--max-size", "SIZE", OPTION_TEXT, AT(max_size), .help = "most that the image may unpack to (16g)" },
     { UNPACK, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
       .help = "most files and directories (1000000)" },
@@ -238,7 +241,7 @@ const struct command hutch_commands[] = {
     [COMMAND_ROOTFS_BUILD] = { "rootfs build",
                                "build an image from Debian packages and unpack it (minimal, python, python-full)",
                                "[FLAVOUR]", "minimal python python-full", false, ROWS(rootfs_rows), BUILD },
-    [COMMAND_ROOTFS_UNPACK] = { "rootfs unpack", "unpack an OCI image layout, or what docker save writes",
+    [COMMAND_ROOTFS_UNPACK] = { "rootfs unpack", "unpack an OCI image layout, or what docker save or skopeo writes",
                                 "ARCHIVE [NAME]", "FILE", false, ROWS(rootfs_rows), UNPACK },
     [COMMAND_ROOTFS_LIST] = { "rootfs list", "list the images in the store", "", "", false, ROWS(rootfs_rows), LIST },
     [COMMAND_ROOTFS_VERIFY] = { "rootfs verify",

@@ -66,7 +66,7 @@ struct tools_opts {
 #define ROOTFS_MAX_ARGS 64
 
 struct rootfs_opts {
-    const char *name, *max_size, *max_entries, *output;
+    const char *name, *select, *platform, *max_size, *max_entries, *output;
     bool json, quiet, dry_run, help;
     const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
     size_t n_args;

@@ -155,7 +155,11 @@ def oci(path, layers, **options):
 
 
 def oci_folder(path, layers, **options):
-    for name, data in oci_members(layers, **options):
+    return write_folder(path, oci_members(layers, **options))
+
+
+def write_folder(path, members):
+    for name, data in members:
         os.makedirs(os.path.dirname(os.path.join(path, name)), exist_ok=True)
         with open(os.path.join(path, name), "wb") as out:
             out.write(data)
@@ -191,3 +195,43 @@ def docker_new(path, layers, tag="example/app:2"):
     config = [name for name, data in members.items() if b'"diff_ids"' in data][0]
     members["manifest.json"] = json.dumps([{"Config": config, "RepoTags": [tag], "Layers": names}]).encode()
     return write_tar(path, members.items())
+
+
+def docker_several(path, images):
+    """What docker save writes of several images: (tag, layers) each."""
+    members, manifest = {}, []
+    for tag, layers in images:
+        config = config_of(layers)
+        members[sha(config) + ".json"] = config
+        members.update((sha(data) + "/layer.tar", data) for data in layers)
+        manifest.append({"Config": sha(config) + ".json", "RepoTags": [tag] if tag else None,
+                         "Layers": [sha(data) + "/layer.tar" for data in layers]})
+    return write_tar(path, [*members.items(), ("manifest.json", json.dumps(manifest).encode())])
+
+
+def oci_several(path, images, nested=False):
+    """A layout of several images: (name, platform or None, layers) each; with @nested behind an index of its own."""
+    members, entries = {}, []
+    for name, platform, layers in images:
+        config = (lambda c, p=platform: c.update(p)) if platform else None
+        found = dict(oci_members(layers, name=name, config=config))
+        entries += json.loads(found["index.json"])["manifests"]
+        if platform:
+            entries[-1]["platform"] = platform
+        members.update(found)
+    index = {"schemaVersion": 2, "manifests": entries}
+    for _ in range(nested):
+        blob = json.dumps(index).encode()
+        members["blobs/sha256/" + sha(blob)] = blob
+        index = {"schemaVersion": 2, "manifests": [{"mediaType": "application/vnd.oci.image.index.v1+json", "size": len(blob),
+                                                    "digest": "sha256:" + sha(blob)}]}
+    members["index.json"] = json.dumps(index).encode()
+    return write_tar(path, members.items())
+
+
+def dir_members(layers, version=b"Directory Transport Version: 1.1\n", **options):
+    """As skopeo's dir: has it."""
+    found = dict(oci_members(layers, **options))
+    manifest = json.loads(found["index.json"])["manifests"][0]["digest"][7:]
+    members = [(name[len("blobs/sha256/"):], data) for name, data in found.items() if name.startswith("blobs/") and not name.endswith(manifest)]
+    return members + [("manifest.json", found["blobs/sha256/" + manifest])] + ([("version", version)] if version else [])

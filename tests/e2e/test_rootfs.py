@@ -497,7 +497,6 @@ WRONG = [
     ("size a string", dict(manifest=set_path("layers", 0, "size", value="1")), "has no valid size"),
     ("size negative", dict(manifest=set_path("layers", 0, "size", value=-1)), "has no valid size"),
     ("no manifests", dict(index=set_path("manifests", value=[])), "'index.json' has no image"),
-    ("two manifests", dict(index=lambda i: i["manifests"].append(i["manifests"][0])), "'index.json' has 2 images for this machine: save one at a time"),
     ("only for others", dict(index=set_path("manifests", 0, "platform", value={"os": "linux", "architecture": "pdp11"})),
      "has no image for this machine (linux/"),
     ("an index that points to itself", dict(index=set_path("manifests", 0, "mediaType", value="application/vnd.oci.image.index.v1+json")),
@@ -545,8 +544,12 @@ def test_broken_json(home, tmp_path, label, data, says):
 
 
 DOCKER_CASES = [
-    ("two images", lambda path: replaced(docker_old(path, [ONE]), "manifest.json", b'[{"Config":"a","Layers":[]},{}]'), "has 2 images: save one at a time"),
-    ("no images", lambda path: replaced(docker_old(path, [ONE]), "manifest.json", b"[]"), "is not a list of images"),
+    ("two images", lambda path: replaced(docker_old(path, [ONE]), "manifest.json", b'[{"Config":"a","Layers":[]},{}]'), "has 2 images; --select takes one of: 0, 1"),
+    ("no images", lambda path: replaced(docker_old(path, [ONE]), "manifest.json", b"[]"), "'manifest.json' has no image"),
+    ("too many images", lambda path: replaced(docker_old(path, [ONE]), "manifest.json", b"[" + b"{}," * 300 + b"{}]"), "more than 256 images"),
+    ("an image that is a number", lambda path: replaced(docker_old(path, [ONE]), "manifest.json", b"[7]"), "has no string 'Config'"),
+    ("tags that are none", lambda path: replaced(docker_old(path, [ONE]), "manifest.json", b'[{"RepoTags":[7,{},[]]},{"RepoTags":{"a":7}}]'),
+     "--select takes one of: 0, 1"),
     ("layer outside", lambda path: docker_old(path, [ONE], layer_names=["../../etc/passwd"]), "which is not a path inside the archive"),
     ("layer absolute", lambda path: docker_old(path, [ONE], layer_names=["/etc/passwd"]), "which is not a path inside the archive"),
     ("layer a number", lambda path: docker_old(path, [ONE], layer_names=[7]), "which is not a path inside the archive"),
@@ -565,6 +568,105 @@ def test_wrong_docker_archives(home, tmp_path, label, write, says):
     write(archive)
     done = rootfs(home, "unpack", archive)
     assert done.returncode == 125 and (says % archive if "%s" in says else says) in support.sentence(done), (label, done.stderr)
+    assert store_is_empty(home)
+
+
+MACHINE = {"os": "linux", "architecture": make.ARCH}
+OTHER = {"os": "linux", "architecture": "pdp11"}
+TWO = [("example/a:1", [layer(file("a"))]), ("example/b:latest", [layer(file("b"))]), (None, [layer(file("c"))])]
+THREE = [("a", MACHINE, [layer(file("a"))]), ("b", dict(MACHINE, variant="v3"), [layer(file("b"))]), ("c", OTHER, [layer(file("c"))])]
+DOCKER_LIST, V3 = "0 (example/a:1), 1 (example/b:latest), 2", "linux/%s/v3" % make.ARCH
+
+
+@pytest.mark.parametrize("write, args, want", [
+    (lambda p: make.docker_several(p, TWO), [], "'manifest.json' has 3 images; --select takes one of: " + DOCKER_LIST),
+    (lambda p: make.docker_several(p, TWO), ["--select", "x"], "has no image 'x'; --select takes one of: " + DOCKER_LIST),
+    (lambda p: make.docker_several(p, TWO), ["--select", "3"], "has no image '3'"),
+    (lambda p: make.docker_several(p, TWO), ["--select=-1"], "has no image '-1'"),
+    (lambda p: make.docker_several(p, TWO), ["--select", ""], "has no image ''"),
+    (lambda p: make.docker_several(p, TWO), ["--select", "example/a:1"], {"a"}),
+    (lambda p: make.docker_several(p, TWO), ["--select", "example/b"], {"b"}),
+    (lambda p: make.docker_several(p, TWO), ["--select", "2"], {"c"}),
+    (lambda p: make.docker_several(p, [("n" * 90 + str(n), [ONE]) for n in range(200)]), [], ", ..."),
+    (lambda p: make.oci_several(p, THREE), [], {"a"}),
+    (lambda p: make.oci_several(p, THREE), ["--platform", V3], {"b"}),
+    (lambda p: make.oci_several(p, THREE), ["--platform", "linux/pdp11"], {"c"}),
+    (lambda p: make.oci_several(p, THREE), ["--platform", "linux/pdp11/70"], "has no image for the platform (linux/pdp11/70), only for others"),
+    (lambda p: make.oci_several(p, THREE), ["--select", "c"], "has no image 'c' for linux/%s; --select takes one of: 0 (a)" % make.ARCH),
+    (lambda p: make.oci_several(p, THREE), ["--platform", "windows/amd64"], "the platform 'windows/amd64' is not of the form linux/ARCH"),
+    (lambda p: make.oci_several(p, THREE), ["--platform", "linux/a/b/c"], "is not of the form"),
+    (lambda p: make.oci_several(p, THREE), ["--platform", "linux/" + "a" * 100], "is not of the form"),
+    (lambda p: make.oci_several(p, THREE, nested=2), ["--platform", V3], {"b"}),
+    (lambda p: make.oci_several(p, THREE, nested=3), [], "it leads from index to index more than 3 times"),
+    (lambda p: make.oci_several(p, [THREE[0], ("b", None, [ONE])]), [], "has 2 images for linux/%s; --select takes one of: 0 (a), 1 (b)" % make.ARCH),
+    (lambda p: make.oci_several(p, [THREE[0], ("b", None, [ONE])], nested=1), ["--select", "0"], "' has 2 images for linux/"),
+    (lambda p: make.oci_several(p, [("a", None, [ONE]), ("b", None, [ONE])]), [], {"a"}), # one image with two names
+    (lambda p: make.oci_several(p, [("a", None, [ONE]), ("b", None, [layer(file("b"))])]), ["--select", "b"], {"b"}),
+    (lambda p: oci(p, [ONE]), ["--platform", "linux/pdp11"], "the image is made for linux/%s, and --platform asks for linux/pdp11" % make.ARCH),
+    (lambda p: oci(p, [ONE], config=set_path("variant", value="v9")), [], "is made for linux/%s/v9, this machine is linux/" % make.ARCH),
+    (lambda p: oci(p, [ONE], config=set_path("variant", value="v9")), ["--platform", "linux/%s/v9" % make.ARCH], {"a"}),
+])
+def test_one_of_several(home, tmp_path, write, args, want):
+    archive = str(tmp_path / "image")
+    write(archive)
+    if isinstance(want, set):
+        assert set(beyond_mount_points(unpack(home, archive, *args))) == want
+        return
+    done = rootfs(home, "unpack", archive, *args)
+    assert done.returncode == 125 and want in support.sentence(done), done.stderr
+    assert store_is_empty(home)
+
+
+def test_selected_name_is_the_images(home, tmp_path):
+    archive = str(make.docker_several(tmp_path / "image", TWO))
+    unpack(home, archive, "--select", "example/b")
+    assert json.loads(rootfs(home, "list", "--json").stdout)[0]["names"] == ["example/b:latest"]
+
+
+@pytest.mark.parametrize("as_tar", [False, True])
+def test_dir_layout(home, tmp_path, as_tar):
+    """skopeo's dir:, as it is and in a tar file."""
+    path, members = str(tmp_path / "image"), make.dir_members([BASE, TOP])
+    make.write_tar(path, members) if as_tar else make.write_folder(path, members)
+    assert beyond_mount_points(unpack(home, path)) == EXPECTED
+    assert rootfs(home, "verify").returncode == 0
+    assert "it has one image, without a name, and no 'x'" in support.sentence(rootfs(home, "unpack", path, "--select", "x"))
+
+
+def test_dir_layout_of_skopeo(home, tmp_path):
+    """As skopeo itself writes it, of one image and of an index."""
+    if not shutil.which("skopeo"):
+        pytest.skip("no skopeo here")
+    several = make.oci_several(tmp_path / "several", THREE, nested=1)
+    for source, more, want in ((oci(tmp_path / "one", [ONE], name="x"), [], {"a"}), (several, ["--all"], {"b"})):
+        target, folder_of_it = str(tmp_path / "dir") + str(len(more)), str(tmp_path / "layout") + str(len(more))
+        with tarfile.open(source) as tar:
+            make.write_folder(folder_of_it, [(member.name, tar.extractfile(member).read()) for member in tar])
+        subprocess.run(["skopeo", "--insecure-policy", "copy", "-q", *more, "oci:" + folder_of_it, "dir:" + target],
+                       check=True, timeout=60)
+        assert set(beyond_mount_points(unpack(home, target, *(["--platform", V3] if more else [])))) == want
+
+
+DIR_CASES = [
+    ("no version", dict(version=None), "for skopeo's dir: 'version' has to be there"),
+    ("version of the future", dict(version=b"Directory Transport Version: 2.0\n"), "'version' does not say"),
+    ("version of something", dict(version=b"\0" * 100), "'version' does not say"),
+    ("version too large", dict(version=b"D" * 300), "read 'version' (the limit is 256 bytes)"),
+    ("a layer's bytes", dict(compression="none", stored=forge(0, layer(file("a", "y")))), "has the digest sha256:"),
+    ("digest with a path", dict(manifest=set_path("layers", 0, "digest", value="sha256:../../../etc/passwd")), "which is not \"sha256:\" and 64 digits"),
+    ("a layer is missing", dict(stored=lambda blobs, layers: blobs.pop(layers[0])), "find '"),
+    ("no layers", dict(manifest=lambda m: m.pop("layers")), "has no array 'layers'"),
+    ("an index of itself", dict(manifest=lambda m: m.update(manifests=[dict(m["config"], mediaType="application/vnd.oci.image.index.v1+json")])),
+     ".manifest.json' in '"),
+    ("another machine", dict(config=set_path("architecture", value="pdp11")), "the image is made for linux/pdp11"),
+]
+
+
+@pytest.mark.parametrize("label, options, says", DIR_CASES, ids=[row[0] for row in DIR_CASES])
+def test_wrong_dir_layouts(home, tmp_path, label, options, says):
+    archive = make.write_tar(tmp_path / "image", make.dir_members([ONE], **options))
+    done = rootfs(home, "unpack", str(archive))
+    assert done.returncode == 125 and says in support.sentence(done), (label, done.stderr)
     assert store_is_empty(home)
 
 

@@ -6,6 +6,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const struct oci_choice choices[] = {
+        { .select = NULL }, { .select = "1" }, { .select = "a:1", .platform = "linux/arm/v6" },
+    };
     struct oci_image image = OCI_IMAGE_INIT;
     struct source source = SOURCE_INIT;
     struct hutch_err err = { .msg = "" };
@@ -18,11 +21,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check_err(rc, &err);
     if (rc < 0)
         return 0;
-    rc = hutch_oci_image_read(&source, &image, &err);
-    fuzz_check_err(rc, &err);
-    if (rc == 0) {
-        fuzz_check(image.n_layers <= OCI_MAX_LAYERS);
-        hutch_oci_image_done(&image);
+    for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
+        rc = hutch_oci_image_read(&source, &choices[i], &image, &err);
+        fuzz_check_err(rc, &err);
+        if (rc == 0) {
+            fuzz_check(image.n_layers <= OCI_MAX_LAYERS);
+            hutch_oci_image_done(&image);
+        }
     }
     hutch_source_done(&source);
     return 0;
