@@ -109,7 +109,8 @@ static int unpack(const struct store *store, const char *archive, const char *na
                   struct hutch_err *err)
 {
     struct ui ui = { .is_quiet = opts->quiet };
-    struct store_unpack how = { .name = name, .select = opts->select, .platform = opts->platform, .progress = on_progress, .ctx = &ui };
+    struct store_unpack how = { .name = name, .select = opts->select, .platform = opts->platform,
+                                .progress = on_progress, .ctx = &ui };
     struct store_image image;
     char size[32];
     int rc;
