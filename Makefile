@@ -345,6 +345,23 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR has pu
 	for dir in $(addprefix $(DATA)/,policies rootfs python/hutch/human_eval python/hutch/judge python/hutch python) $(DATA); do \
 	    rmdir $(DESTDIR)$(PREFIX)/$$dir 2>/dev/null || :; done
 
+# Debian packages, by debhelper in a copy of the tree: dpkg-buildpackage leaves what it makes beside that.
+.PHONY: deb
+deb: ## build Debian packages in build/deb
+	@.ci/packages build deb
+	rm -rf $(B)/deb
+	mkdir -p $(B)/deb/hutch
+	tar -c --exclude=./build --exclude='./build-*' --exclude=./.git --exclude=node_modules . | tar -x -C $(B)/deb/hutch
+	cd $(B)/deb/hutch && dpkg-buildpackage -us -uc -b
+	rm -rf $(B)/deb/hutch
+	lintian --fail-on error,warning --allow-root $(B)/deb/*.changes
+	ls -l $(B)/deb/*.deb
+
+.PHONY: check-deb
+check-deb: deb ## install the packages on clean trees of Debian 12 and 13, use them and remove them (root, minutes)
+	@.ci/packages images test
+	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/deb
+
 .PHONY: clean
 clean: ## remove everything that was built here (images stay in the store)
 	rm -rf build build-*
