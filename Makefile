@@ -358,8 +358,9 @@ deb: ## build Debian packages in build/deb
 	ls -l $(B)/deb/*.deb
 
 .PHONY: check-deb
-check-deb: deb ## install the packages on clean trees of Debian 12 and 13, use them and remove them (root, minutes)
+check-deb: deb ## install the packages on a clean tree of Debian, use them and remove them (root, minutes)
 	@.ci/packages images test
+	@[ -e $(HUTCH_TEST_IMAGES)/minimal.tar ] || { mkdir -p $(HUTCH_TEST_IMAGES) && rootfs/build.sh minimal $(HUTCH_TEST_IMAGES)/minimal.tar; }
 	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/deb
 
 .PHONY: clean

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """tests/snippets.py [--cold] [SUBJECT...] - runs the snippets of tests/corpus, names those that fail, and counts by subject.
 
-tests/corpus/SUBJECT.txt has programs of the kind that models write for a code interpreter, each after a line "=== NAME". They check
-what they have made; what shows only from outside is said by the lines right below the name:
+tests/corpus has a file for each SUBJECT, with programs of the kind that models write for a code interpreter, each after a line
+"=== NAME". They check what they have made; what shows only from outside is said by the lines right below the name:
 
   --- image: NAME    it takes the packages of this image; the default is python
   --- stdin: LINE    a line of standard input

@@ -212,12 +212,12 @@ def docker_several(path, images):
 def oci_several(path, images, nested=False):
     """A layout of several images: (name, platform or None, layers) each; with @nested behind an index of its own."""
     members, entries = {}, []
-    for name, platform, layers in images:
-        config = (lambda c, p=platform: c.update(p)) if platform else None
+    for name, made_for, layers in images:
+        config = (lambda c, p=made_for: c.update(p)) if made_for else None
         found = dict(oci_members(layers, name=name, config=config))
         entries += json.loads(found["index.json"])["manifests"]
-        if platform:
-            entries[-1]["platform"] = platform
+        if made_for:
+            entries[-1]["platform"] = made_for
         members.update(found)
     index = {"schemaVersion": 2, "manifests": entries}
     for _ in range(nested):
