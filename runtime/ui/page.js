@@ -248,12 +248,16 @@ function row(what, size, ...buttons) {
     return made;
 }
 
+// A list is made anew whenever a cell ends; who has a button of it in hand keeps it.
 function list(place, rows, none) {
+    const held = $(place).contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
     const empty = document.createElement("li");
 
     empty.className = "none";
     empty.textContent = none;
     $(place).replaceChildren(...(rows.length ? rows : [empty]));
+    if (held)
+        [...$(place).querySelectorAll("button")].find(each => each.getAttribute("aria-label") === held)?.focus();
 }
 
 async function listFiles() {

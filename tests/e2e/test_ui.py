@@ -225,6 +225,22 @@ def test_drop_and_download(page, tmp_path):
     await_rows(page, "files", [])
 
 
+def test_a_button_in_hand_stays_there(page):
+    """When the list that it is in is made anew."""
+    run(page, "open('kept', 'w').close()")
+    await_rows(page, "files", ["kept"])
+    page.value("document.querySelector('[aria-label=\"Remove kept\"]').focus()")
+    page.value("""(() => {
+        const data = new DataTransfer();
+        data.items.add(new File(["x"], "another"));
+        document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: data }));
+    })()""")
+    await_rows(page, "files", ["another", "kept"])
+    assert page.value("document.activeElement.getAttribute('aria-label')") == "Remove kept"
+    page.key("Enter")
+    await_rows(page, "files", ["another"])
+
+
 def test_names_of_files_are_text(page):
     name = "<img src=x onerror=stolen=1>"
     run(page, "import os; open(%r, 'w').close(); os.mkdir('d'); open('d/..x', 'w').write('deep'); print(os.listdir('.'))" % name)
