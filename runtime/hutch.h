@@ -705,13 +705,14 @@ int hutch_session_resume(struct hutch_engine *engine, uint64_t id, struct hutch_
 int hutch_session_set_lifetime(struct hutch_engine *engine, uint64_t id, uint64_t idle_ms, uint64_t lifetime_ms,
                                struct hutch_error *err);
 
+/* One reply when the files below /mnt/data are there, which they are from the session's first sandbox on, or why it
+ * gets none. It waits for no cell. Errors: ENOENT, EAGAIN (64 wait already), ENOMEM. */
+int hutch_session_await_files(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
+                              struct hutch_error *err);
+
 /* Files below /mnt/data, which belong to hostile code: names are relative, any bytes but NUL, and no link is followed.
  * At once, also while a cell runs. Errors: EAGAIN (the session has no sandbox yet), ENOENT, EINVAL (a name that leaves
  * the directory), EFBIG and the like. */
-/* One reply when they are there, which they are from the session's first sandbox on, or why it gets none. It waits for
- * no cell. Errors: ENOENT, EAGAIN (64 wait already), ENOMEM. */
-int hutch_session_await_files(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
-                              struct hutch_error *err);
 /* [{"path", "size", "mime", "type", "mtime"}], for the caller to free(3). */
 char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 /* A descriptor, the caller's to close: O_RDONLY of a regular file, or O_WRONLY of a new or emptied one. */

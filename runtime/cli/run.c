@@ -70,7 +70,8 @@ static int set_program(const struct run_opts *opts, char **words, struct sandbox
         return hutch_program_set_module(spec, opts->module, words, err);
     if (!words[0])
         return hutch_err_set(err, 0,
-                             "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)");
+                             "there is nothing to run: expected FILE, DIR, '-m MODULE', '-c CODE' or '-' "
+                             "(see: hutch run --help)");
     if (strcmp(words[0], "-") == 0 && is_own_language(opts))
         return hutch_err_set(err, 0,
                              "option '--language': '-' is Python from standard input; for '%s' give a file or -c",
@@ -119,6 +120,8 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
         if (opts->project)
             return hutch_err_set(err, 0, "option '--project' is for programs, and '%s' is a notebook (-v shows it a "
                                          "directory)", words[0]);
+        if (opts->writable)
+            return hutch_err_set(err, 0, "option '--writable' is for a project, and '%s' is a notebook", words[0]);
         if (words[1])
             return hutch_err_set(err, 0, "a notebook takes no arguments, but '%s' (parameters: --param NAME=VALUE)",
                                  words[1]);

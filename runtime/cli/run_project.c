@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,11 +68,12 @@ static bool is_or_holds(const char *dir, const char *path)
  * the files of other runs. */
 static int check_dir(const char *dir, struct hutch_err *err)
 {
+    const struct passwd *user = getpwuid(geteuid()); /* HOME may say anything, or nothing */
     auto_free char *home = NULL;
 
     if (hutch_home_path(&home, err) < 0)
         return -1;
-    if (is_or_holds(dir, getenv("HOME")))
+    if (is_or_holds(dir, getenv("HOME")) || is_or_holds(dir, user ? user->pw_dir : NULL))
         return hutch_err_set(err, 0, "the project '%s' is or holds your home directory, and the code could read all of "
                                      "it: give a directory that has the project alone (or show this one with -v)", dir);
     if (is_or_holds(dir, home))
@@ -90,7 +92,8 @@ static int find_dir(const char *path, char **ret, struct hutch_err *err)
     }
     *ret = dir;
     if (!is_dir(dir)) {
-        hutch_err_set(err, ENOTDIR, "the project '%s'", path);
+        hutch_err_set(err, 0, "the project '%s' is no directory (a program by itself is run by: hutch run %s)", path,
+                      path);
         return -EXIT_NOT_EXECUTABLE;
     }
     return check_dir(dir, err) < 0 ? -EXIT_HUTCH : 0;
@@ -138,6 +141,26 @@ static char *read_package(int dirfd)
     return found;
 }
 
+static int check_entry(int dirfd, const char *shown, const struct ignore_list *ignore, const char *entry,
+                       struct hutch_err *err)
+{
+    auto_fd fd = open_inside(dirfd, entry);
+
+    if (fd >= 0 && !hutch_ignore_holds_back(ignore, entry))
+        return 0;
+    if (fd >= 0) {
+        hutch_err_set(err, 0, "the program '%s' is held back by " IGNORE_FILE " of the project '%s'", entry, shown);
+        return -EXIT_NOT_EXECUTABLE;
+    }
+    if (entry[0] == '/' || errno == EXDEV)
+        hutch_err_set(err, 0, "the program '%s' is not in the project '%s': its path is relative to that, and stays in "
+                              "it", entry, shown);
+    else
+        hutch_err_set(err, errno, "open the program '%s' of the project '%s', to which its path is relative", entry,
+                      shown);
+    return -(errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}
+
 /* By the habits of languages. */
 static int find_entry(int dirfd, const char *shown, const struct ignore_list *ignore, char **ret, struct hutch_err *err)
 {
@@ -145,31 +168,17 @@ static int find_entry(int dirfd, const char *shown, const struct ignore_list *ig
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         auto_free char *name = names[i] ? strdup(names[i]) : read_package(dirfd);
-        auto_fd fd = name && !hutch_ignore_holds_back(ignore, name) ? open_inside(dirfd, name) : -1;
+        auto_fd fd = name ? open_inside(dirfd, name) : -1;
 
-        if (fd < 0)
+        if (fd < 0 && (!name || errno == ENOENT))
             continue;
         *ret = name;
         name = NULL;
-        return 0;
+        return check_entry(dirfd, shown, ignore, *ret, err);
     }
     hutch_err_set(err, 0, "the project '%s' has no program: there is no main.py, __main__.py, package.json with a "
                           "\"main\", or index.js (--project %s FILE names one)", shown, shown);
     return -EXIT_NOT_FOUND;
-}
-
-static int check_entry(int dirfd, const char *shown, const char *entry, struct hutch_err *err)
-{
-    auto_fd fd = open_inside(dirfd, entry);
-
-    if (fd >= 0)
-        return 0;
-    if (entry[0] == '/' || errno == EXDEV)
-        hutch_err_set(err, 0, "the program '%s' is not in the project '%s': its path is relative to that, and stays in "
-                              "it", entry, shown);
-    else
-        hutch_err_set(err, errno, "open the program '%s' of the project '%s'", entry, shown);
-    return -(errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
 }
 
 /* What is asked for has to make sense together: nothing is ignored in silence. */
@@ -220,7 +229,7 @@ int hutch_run_project_find(const struct run_opts *opts, char **words, struct run
     ret->args = words[0] ? words + 1 : words;
     if (is_word || !words[0])
         return find_entry(dirfd, shown, &ret->ignore, &ret->entry, err);
-    rc = check_entry(dirfd, shown, words[0], err);
+    rc = check_entry(dirfd, shown, &ret->ignore, words[0], err);
     if (rc < 0)
         return rc;
     ret->entry = strdup(words[0]);
@@ -230,7 +239,7 @@ int hutch_run_project_find(const struct run_opts *opts, char **words, struct run
 int hutch_run_project_set(const struct run_project *project, const struct run_opts *opts, struct sandbox_spec *spec,
                           struct project_copy *ret_copy, struct hutch_err *err)
 {
-    const bool is_copied = project->is_writable || project->ignore.n > 0;
+    const bool is_copied = project->is_writable || project->ignore.block; /* there is a file, which holds back itself */
     auto_free char *path = NULL;
     auto_fd dirfd = -1, fd = -1;
     char head[128];

@@ -4,9 +4,11 @@
 #include "runtime/run/data_place.h"
 #include "sandbox/fd.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/openat2.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 static uint64_t least(uint64_t bound, uint64_t limit)
@@ -16,7 +18,8 @@ static uint64_t least(uint64_t bound, uint64_t limit)
 
 static bool is_left_out(const void *user, const char *path, bool is_dir)
 {
-    return hutch_ignore_has(user, path, is_dir);
+    /* The file itself has the names of what is held back. */
+    return strcmp(path, IGNORE_FILE) == 0 || hutch_ignore_has(user, path, is_dir);
 }
 
 static int open_dir(const char *path, int *ret_fd, struct hutch_err *err)

@@ -34,15 +34,19 @@ static bool fits(const char *pattern, const char *text)
 static const char *find_fault(const char *line, size_t len)
 {
     if (line[0] == '!')
-        return "'!' brings nothing back here";
+        return "'!' brings nothing back here: name what is to be held back";
     if (memchr(line, '\0', len))
         return "there is a NUL in it";
-    if (strpbrk(line, "[\\"))
-        return "of patterns only '*' and '?' are known";
+    if (line[0] == ' ' || line[0] == '\t')
+        return "it begins with a blank, which would be a part of the name";
+    if (strstr(line, " #"))
+        return "a remark is a line of its own";
+    if (strpbrk(line, "[{\\"))
+        return "'[', '{' and '\\' are not known: of patterns there are '*' and '?'";
     if (strstr(line, "**"))
-        return "'**' is not known: a name without '/' is meant wherever it is";
+        return "'**' is not known: a name without '/' is meant wherever it is, and 'a/' is all of a";
     if (len > IGNORE_MAX_PATTERN)
-        return "it is too long";
+        return "a line has 255 bytes at most";
     return NULL;
 }
 

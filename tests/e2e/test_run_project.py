@@ -1,6 +1,7 @@
 """hutch run with a directory: what of it is inside, which program of it runs, and what is refused."""
 import json
 import os
+import pwd
 import subprocess
 import textwrap
 
@@ -95,15 +96,26 @@ def test_entry_by_habit(project, files, entry):
     assert out(project(files)) == entry + "\n"
 
 
-@pytest.mark.parametrize("files", [
-    {}, {"package.json": "{"}, {"package.json": '{"main": 1}'}, {"package.json": '{"main": "../outside.py"}'},
-    {"package.json": '{"main": "/etc/passwd"}'}, {"package.json": '{"main": "lib"}', "lib/x": ""}, {"package.json": '{"main":"' + "[" * 5000},
-    {"main.py": ("../outside.py",)}, {"main.py": ("/etc/passwd",)}, {"main.py": ("loop",), "loop": ("main.py",)},
-], ids=["nothing", "no JSON", "a number", "leads out", "absolute", "a directory", "deep", "a link out", "an absolute link", "a loop"])
-def test_no_entry(project, files, tmp_path):
-    (tmp_path / "outside.py").write_text("print('outside')")
+@pytest.mark.parametrize("files", [{}, {"package.json": "{"}, {"package.json": '{"main": 1}'}, {"package.json": '{"main":"' + "[" * 5000}],
+                         ids=["nothing", "no JSON", "a number", "deep"])
+def test_no_entry(project, files):
     says = refused(project({"main.py": None, **files}), code=127)
     assert "has no program" in says and "main.py" in says and "--project" in says
+
+
+@pytest.mark.parametrize("files, reason", [
+    ({"package.json": '{"main": "../outside.py"}'}, "the program '../outside.py' is not in the project"),
+    ({"package.json": '{"main": "/etc/passwd"}'}, "the program '/etc/passwd' is not in the project"),
+    ({"package.json": '{"main": "lib"}', "lib/x": ""}, "open the program 'lib'"),
+    ({"main.py": ("../outside.py",)}, "the program 'main.py' is not in the project"),
+    ({"main.py": ("/etc/passwd",)}, "the program 'main.py' is not in the project"),
+    ({"main.py": ("loop",), "loop": ("main.py",)}, "Too many levels of symbolic links"),
+    ({"main.py/x": ""}, "open the program 'main.py'"),
+], ids=["leads out", "absolute", "a directory", "a link out", "an absolute link", "a loop", "main.py is a directory"])
+def test_entry_that_cannot_be(project, files, reason, tmp_path):
+    """It is not passed over in silence for another."""
+    (tmp_path / "outside.py").write_text("print('outside')")
+    assert reason in refused(project({"main.py": None, "index.js": "", **files}), code=126)
 
 
 @pytest.mark.parametrize("name, code, says", [
@@ -176,7 +188,7 @@ def test_what_does_not_go_together(project, words, says):
 def test_other_refusals(project, tmp_path):
     assert "look at the project" in refused("--project", str(tmp_path / "none"), "x.py", code=127)
     (tmp_path / "file").write_text("")
-    assert "Not a directory" in refused("--project", str(tmp_path / "file"), "x.py", code=126)
+    assert "is no directory (a program by itself is run by: hutch run " in refused("--project", str(tmp_path / "file"), "x.py", code=126)
     assert "is a notebook" in refused("--project", project(), "a.ipynb")
     result = json.loads(run("--json", "--project", str(tmp_path / "none"), "x.py").stdout)
     assert result["verdict"] == "setup_failed" and "look at the project" in result["message"]
@@ -199,7 +211,7 @@ CHANGING = """
     ("sub/\n# k.pem\n", {"sub", "sub/k2.pem", "sub/old"}),
     ("/k.pem\r\nsub/k*\r\n", {"k.pem", "sub/k2.pem"}),
     ("\xef\xbb\xbfk.pem", {"k.pem"}),
-    (".hutchignore\nnone\n*.txt", {".hutchignore"}),
+    (".hutchignore\nnone\n*.txt", set()),
     ("# nothing\n\n", set()),
 ], ids=["a glob", "a directory", "paths", "a byte order mark", "itself", "nothing"])
 def test_what_is_held_back(project, ignore, gone):
@@ -210,7 +222,7 @@ def test_what_is_held_back(project, ignore, gone):
     everything = {name for name, _ in contents(top)}
     before = contents(top)
     for words in ([], ["--writable"]):
-        assert out(*words, top) == "%s\n" % sorted(everything - gone)
+        assert out(*words, top) == "%s\n" % sorted(everything - gone - {".hutchignore"})
     assert contents(top) == before
 
 
@@ -230,7 +242,7 @@ def test_the_copy_is_as_the_project(project):
     printed = out("--project", top, "start.py").splitlines()
     assert printed[0].split()[1:2] + printed[0].split()[3:] == [oct(os.stat(os.path.join(top, "a")).st_mode), "2", "True"]
     assert printed[2] == "x.sh %s %d 1 True" % (oct(0o100750), 10**18 + 7)
-    assert printed[3] == "main.py True %s" % sorted(set(os.listdir(top)) - {"secret"})
+    assert printed[3] == "main.py True %s" % sorted(set(os.listdir(top)) - {"secret", ".hutchignore"})
     assert printed[4] == "30"
 
 
@@ -301,13 +313,13 @@ def test_the_copy_is_bounded(project, policy):
 
 @pytest.mark.parametrize("files, words, code, says", [
     ({".hutchignore": "a\n!b"}, [], 125, "line 2 of .hutchignore, '!b'"),
-    ({".hutchignore": "[ab]"}, [], 125, "only '*' and '?' are known"),
+    ({".hutchignore": "[ab]"}, [], 125, "of patterns there are '*' and '?'"),
     ({".hutchignore": "x" * 70000}, [], 125, ".hutchignore"),
     ({".hutchignore": ("../outside.py",)}, [], 125, "read .hutchignore of the project"),
     ({".hutchignore": ("nowhere",)}, [], 125, "read .hutchignore of the project"),
     ({".hutchignore/x": ""}, [], 125, "read .hutchignore of the project"),
-    ({".hutchignore": "*.py"}, [], 127, "has no program"),
-    ({".hutchignore": "*.py"}, ["main.py"], 125, "the program 'main.py' is held back by .hutchignore"),
+    ({".hutchignore": "*.py"}, [], 126, "the program 'main.py' is held back by .hutchignore"),
+    ({".hutchignore": "*.py"}, ["main.py"], 126, "the program 'main.py' is held back by .hutchignore"),
     ({".hutchignore": "src/", "src/app.py": "", "main.py": ("src/app.py",)}, ["main.py"], 125, "is held back"),
 ], ids=["back", "a class", "large", "a link out", "a link to nothing", "a directory", "no entry", "the program", "behind a link"])
 def test_an_ignore_file_that_is_wrong(project, tmp_path, files, words, code, says):
@@ -343,3 +355,18 @@ def test_a_script_that_hutch_runs(tmp_path):
         assert done.stdout == b"inside ['a']\n", done.stderr
     script.write_text("#!/bin/sh\n# hutch run\necho shell\n")
     assert out(str(script)) == "shell\n"
+
+
+def test_home_is_home_whatever_the_environment_says(tmp_path):
+    """Without HOME, or with another, the user database tells."""
+    home = pwd.getpwuid(os.geteuid()).pw_dir
+    if not os.path.isdir(home):
+        pytest.skip("this user has no home directory")
+    for value in ("", str(tmp_path)):
+        done = support.hutch("run", "--project", home, "-c", "1", env={"HOME": value, "HUTCH_HOME": str(tmp_path / "store")})
+        assert done.returncode == 125 and "is or holds your home directory" in support.sentence(done)
+
+
+def test_writable_is_not_for_notebooks(tmp_path):
+    (tmp_path / "a.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    assert "option '--writable'" in refused("--writable", str(tmp_path / "a.ipynb"))

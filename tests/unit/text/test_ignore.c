@@ -67,9 +67,13 @@ static void test_what_is_refused(void **state)
     static const struct { const char *text; size_t len; const char *says; } cases[] = {
         { "a\n!b", 4, "line 2 of .hutchignore, '!b': '!' brings nothing back" },
         { "a\0b", 3, "line 1 of .hutchignore, 'a': there is a NUL" },
-        { "[ab]", 4, "only '*' and '?'" },
-        { "a\\*", 3, "only '*' and '?'" },
+        { "[ab]", 4, "there are '*' and '?'" },
+        { "a\\*", 3, "there are '*' and '?'" },
         { "a/**/b", 6, "'**' is not known" },
+        { " a", 2, "it begins with a blank" },
+        { "\ta", 2, "it begins with a blank" },
+        { "a # b", 5, "a remark is a line of its own" },
+        { "{a,b}", 5, "'{'" },
         { "/", 1, "a path has neither" },
         { "//", 2, "a path has neither" },
         { "a//b", 4, "a path has neither" },
@@ -91,7 +95,7 @@ static void test_what_is_refused(void **state)
     assert_int_equal(hutch_ignore_parse(large, IGNORE_MAX_PATTERN, &list, &err), 0);
     hutch_ignore_done(&list);
     assert_int_equal(hutch_ignore_parse(large, IGNORE_MAX_PATTERN + 1, &list, &err), -1);
-    assert_non_null(strstr(err.msg, "too long"));
+    assert_non_null(strstr(err.msg, "255 bytes at most"));
     memset(large, '\n', sizeof(large));
     assert_int_equal(hutch_ignore_parse(large, IGNORE_MAX_LINES, &list, &err), 0);
     assert_int_equal(list.n, 0);
