@@ -219,7 +219,7 @@ fuzz: ## run each fuzz target for an hour; HUTCH_FUZZ_SECONDS says otherwise
 
 # What is there already is not fetched again.
 .PHONY: clients
-clients: ## fetch the clients and proxies of others that tests use, by npm and apt
+clients: ## fetch the clients and servers of others that tests use, by npm and apt
 	@tests/clients/install build/clients
 	@tests/proxies/install build/clients/proxies
 

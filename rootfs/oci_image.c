@@ -118,17 +118,12 @@ static const struct place {
     const char *before, *after; /* the digest */
 } oci_blob = { "blobs/sha256/", "" }, dir_blob = { "", "" }, dir_manifest = { "", ".manifest.json" };
 
-struct platform {
-    bool is_given; /* by the user; else this machine's */
-    char arch[64], variant[64];
-};
-
 /* What is read, where its parts are, and which image of it. */
 struct reading {
     const struct source *source;
     const struct place *blob, *manifest;
     const char *select; /* NULL: the only one */
-    struct platform platform;
+    struct oci_platform platform;
 };
 
 /* An OCI descriptor: what a thing is called, how large it is. */
@@ -187,11 +182,11 @@ static bool is_platform_word(const char *word)
     return word[0] != '\0' && strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == strlen(word);
 }
 
-/* Reads "OS/ARCH[/VARIANT]"; NULL is this machine. */
-static int parse_platform(const char *text, struct platform *ret, struct hutch_err *err)
+int hutch_oci_platform_parse(const char *text, struct oci_platform *ret, struct hutch_err *err)
 {
     char *slash;
 
+    ret->is_given = false;
     if (!text) {
         snprintf(ret->arch, sizeof(ret->arch), "%s", machine_architecture());
         snprintf(ret->variant, sizeof(ret->variant), "%s", usual_variant(ret->arch));
@@ -210,7 +205,7 @@ static int parse_platform(const char *text, struct platform *ret, struct hutch_e
     return 0;
 }
 
-static void print_platform(const struct platform *platform, char *ret, size_t size)
+static void print_platform(const struct oci_platform *platform, char *ret, size_t size)
 {
     bool is_usual = strcmp(platform->variant, usual_variant(platform->arch)) == 0;
 
@@ -219,7 +214,7 @@ static void print_platform(const struct platform *platform, char *ret, size_t si
 
 /* The platform may be absent; build tools also put "unknown" there for entries that are not images at all. What has no
  * variant has the @missing one; NULL: any. */
-static bool is_other_platform(const cJSON *object, const struct platform *want, const char *missing)
+static bool is_other_platform(const cJSON *object, const struct oci_platform *want, const char *missing)
 {
     const char *os = optional_string(object, "os"), *arch = optional_string(object, "architecture");
     const char *variant = optional_string(object, "variant");
@@ -652,7 +647,7 @@ int hutch_oci_image_read(const struct source *source, const struct oci_choice *c
 {
     struct reading r = { .source = source, .select = choice->select };
     struct oci_image image = OCI_IMAGE_INIT;
-    int rc = parse_platform(choice->platform, &r.platform, err);
+    int rc = hutch_oci_platform_parse(choice->platform, &r.platform, err);
 
     if (rc == 0)
         rc = read_any(&r, &image, err);

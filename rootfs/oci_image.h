@@ -8,6 +8,7 @@
 #include "rootfs/image_config.h"
 #include "sandbox/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,14 @@ struct oci_image {
     struct image_config config;  /* owned */
 };
 #define OCI_IMAGE_INIT { .name = NULL, .layers = NULL, .n_layers = 0 }
+
+struct oci_platform {
+    bool is_given; /* by the user; else this machine's */
+    char arch[64], variant[64];
+};
+/* Reads "linux/ARCH[/VARIANT]"; NULL is this machine. A platform without a variant has the usual one of its
+ * architecture, "" where there is none. Errors (errnum 0): not of that form. */
+int hutch_oci_platform_parse(const char *text, struct oci_platform *ret, struct hutch_err *err);
 
 /* Which image of several. */
 struct oci_choice {

@@ -51,6 +51,7 @@ typedef int store_progress_fn(void *ctx, const char *doing, uint64_t done, uint6
 struct store_unpack {
     const char *name;      /* NULL: what the archive says, if anything */
     const char *select, *platform; /* which image of several: struct oci_choice */
+    const char *source;    /* where @archive was pulled from, for messages and the list; NULL: it is the user's own */
     uint64_t max_bytes;    /* 0: STORE_MAX_BYTES */
     uint64_t max_entries;  /* 0: STORE_MAX_ENTRIES */
     store_progress_fn *progress; /* may be NULL */
@@ -65,6 +66,7 @@ struct store_image {
     uint64_t entries;
     uint64_t devices;  /* nodes below /dev that were passed over */
     int64_t unpacked;  /* seconds since 1970 */
+    char *source;      /* owned; where its tree was pulled from, NULL: it was unpacked from an archive */
 };
 
 /* Unpacks the image in @archive (source.h says what that may be). When its tree is there already, only the name is

@@ -8,12 +8,14 @@
 #include "rootfs/source.h"
 #include "rootfs/tree.h"
 
-#include <inttypes.h>
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+
+#define MAX_NAMED 200 /* bytes of a source in messages, so that they have room for the reason */
 
 #define auto_source __attribute__((cleanup(hutch_source_done))) struct source
 #define auto_work __attribute__((cleanup(hutch_store_work_end))) struct store_work
@@ -99,14 +101,25 @@ static int unpack_layers(const struct source *source, struct oci_image *image, i
     return hutch_tree_finish(&tree, err);
 }
 
-static int write_image_json(int dirfd, const struct record_totals *totals, uint64_t devices, struct hutch_err *err)
+static int write_image_json(int dirfd, const struct record_totals *totals, const struct unpacking *u,
+                            struct hutch_err *err)
 {
-    char text[256];
     auto_fd fd = openat(dirfd, "image.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    int n = snprintf(text, sizeof(text), "{\"version\":1,\"bytes\":%" PRIu64 ",\"entries\":%" PRIu64 ",\"devices\":%"
-                     PRIu64 ",\"unpacked\":%lld}\n", totals->bytes, totals->entries, devices, (long long)time(NULL));
+    cJSON *json = cJSON_CreateObject();
+    auto_free char *text = NULL;
 
-    if (fd < 0 || hutch_fd_write_all(fd, text, (size_t)n) < 0)
+    cJSON_AddNumberToObject(json, "version", 1);
+    cJSON_AddNumberToObject(json, "bytes", (double)totals->bytes);
+    cJSON_AddNumberToObject(json, "entries", (double)totals->entries);
+    cJSON_AddNumberToObject(json, "devices", (double)u->devices);
+    cJSON_AddNumberToObject(json, "unpacked", (double)time(NULL));
+    if (u->opts->source)
+        cJSON_AddStringToObject(json, "source", u->opts->source);
+    text = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    if (!text)
+        return hutch_err_set(err, ENOMEM, "write 'image.json'");
+    if (fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
         return hutch_err_set(err, errno, "write 'image.json'");
     return 0;
 }
@@ -126,7 +139,7 @@ static int write_record(const struct store_work *work, int root_fd, struct unpac
     rc = hutch_record_write(root_fd, out, &totals, tell_progress, u, err);
     if (fclose(out) == EOF && rc == 0)
         rc = hutch_err_set(err, errno, "write the record of the tree");
-    return rc < 0 ? -1 : write_image_json(work->dirfd, &totals, u->devices, err);
+    return rc < 0 ? -1 : write_image_json(work->dirfd, &totals, u, err);
 }
 
 /* Makes what is in @work the tree @hex, unless another process was faster, and names it. */
@@ -155,6 +168,18 @@ static int commit_tree(const struct store *store, const struct store_work *work,
     return -1;
 }
 
+/* Messages speak of what the user has named, and not of a directory of ours. */
+static int name_source(struct source *source, const char *text, struct hutch_err *err)
+{
+    char *copy = strndup(text, MAX_NAMED);
+
+    if (!copy)
+        return hutch_err_set(err, ENOMEM, "unpack '%s'", text);
+    hutch_freep(&source->path);
+    source->path = copy;
+    return 0;
+}
+
 int hutch_store_unpack(const struct store *store, const char *archive, const struct store_unpack *opts,
                        struct store_image *ret, struct hutch_err *err)
 {
@@ -171,13 +196,14 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
             err, 0, "'%.80s' cannot be an image's name (letters, digits, and \"._-/:@\" after the first)", name);
     if (hutch_store_work_begin(store, &work, err) < 0 ||
         hutch_source_open(archive, work.dirfd, opts->max_bytes ? opts->max_bytes : STORE_MAX_BYTES, &source, err) < 0 ||
+        (opts->source && name_source(&source, opts->source, err) < 0) ||
         hutch_oci_image_read(&source, &choice, &image, err) < 0)
         return -1;
     if (!name && image.name && hutch_store_is_name(image.name))
         name = image.name;
     if (hutch_store_has_tree(store, image.digest)) {
         if (commit_tree(store, NULL, image.digest, name, err) < 0)
-            return hutch_err_wrap(err, "unpack '%s'", archive);
+            return hutch_err_wrap(err, "unpack '%s'", source.path);
         return ret ? hutch_store_describe(store, image.digest, ret, err) : 0;
     }
     if (mkdirat(work.dirfd, "root", 0700) < 0)
@@ -188,7 +214,7 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
     if (unpack_layers(&source, &image, root, &u, err) < 0 || write_record(&work, root, &u, err) < 0 ||
         hutch_image_config_write(&image.config, work.dirfd, err) < 0 ||
         commit_tree(store, &work, image.digest, name, err) < 0)
-        return hutch_err_wrap(err, "unpack '%s'", archive);
+        return hutch_err_wrap(err, "unpack '%s'", source.path);
     return ret ? hutch_store_describe(store, image.digest, ret, err) : 0;
 }
 
@@ -231,6 +257,7 @@ int hutch_store_verify(const struct store *store, const char *name, uint64_t *re
         return -1;
     hutch_store_read_numbers(tree, &image);
     v.total = image.bytes;
+    hutch_store_image_done(&image);
     root = hutch_store_open_dir(tree, "root");
     fd = openat(tree, "record", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     in = root < 0 || fd < 0 ? NULL : fdopen(fd, "r");

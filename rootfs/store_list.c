@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_IMAGE_JSON 4096
+#define MAX_IMAGE_JSON (8 * STORE_MAX_SOURCE) /* its quotes and the numbers too */
 
 static uint64_t json_number(const cJSON *json, const char *key)
 {
@@ -21,6 +21,7 @@ void hutch_store_read_numbers(int tree_fd, struct store_image *image)
     struct hutch_err ignored;
     auto_free char *text = NULL;
     auto_fd fd = openat(tree_fd, "image.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const cJSON *source;
     cJSON *json;
     size_t len;
 
@@ -31,6 +32,9 @@ void hutch_store_read_numbers(int tree_fd, struct store_image *image)
     image->entries = json_number(json, "entries");
     image->devices = json_number(json, "devices");
     image->unpacked = (int64_t)json_number(json, "unpacked");
+    source = cJSON_GetObjectItemCaseSensitive(json, "source");
+    if (cJSON_IsString(source) && strlen(source->valuestring) <= STORE_MAX_SOURCE)
+        image->source = strdup(source->valuestring);
     cJSON_Delete(json);
 }
 
@@ -127,6 +131,7 @@ void hutch_store_image_done(struct store_image *image)
     for (size_t i = 0; i < image->n_names; i++)
         free(image->names[i]);
     free(image->names);
+    free(image->source);
     *image = (struct store_image){ .names = NULL };
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 
 #define STORE_MAX_NAME 200
+#define STORE_MAX_SOURCE 1024 /* bytes of where an image was pulled from */
 
 static inline int hutch_store_open_dir(int dirfd, const char *name)
 {
@@ -44,7 +45,7 @@ int hutch_store_resolve(const struct store *store, const char *name, char ret_he
 int hutch_store_lock_tree(const struct store *store, const char *hex, int operation, int *ret_fd,
                           struct hutch_err *err);
 
-/* Size, entries and time of unpacking, for people; a file that is not readable leaves them 0. */
+/* Size, entries, time of unpacking and source, for people; a file that is not readable leaves them 0. */
 void hutch_store_read_numbers(int tree_fd, struct store_image *image);
 /* Fills @ret for the image @hex. */
 int hutch_store_describe(const struct store *store, const char *hex, struct store_image *ret, struct hutch_err *err);

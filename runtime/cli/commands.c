@@ -181,22 +181,28 @@ static const struct option_row serve_rows[] = {
 /* --- hutch rootfs ----------------------------------------------------------------------------------------------- */
 
 enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, SHARE = 1u << 5,
-       PRUNE = 1u << 6, EACH = 127u };
+       PRUNE = 1u << 6, PULL = 1u << 7, EACH = 255u };
 
 #define AT(field) offsetof(struct rootfs_opts, field)
 
 static const struct option_row rootfs_rows[] = {
-    { BUILD | UNPACK, 0, "--name", "NAME", OPTION_TEXT, AT(name), .help = "what to call the image" },
+    { BUILD | UNPACK | PULL, 0, "--name", "NAME", OPTION_TEXT, AT(name), .help = "what to call the image" },
     { BUILD, 0, "--output", "FILE", OPTION_TEXT, AT(output), .help = "keep the archive (an OCI image layout) as FILE" },
     { UNPACK, 0, "--select", "NAME|NUMBER", OPTION_TEXT, AT(select), .help = "which image of an archive with several" },
-    { UNPACK, 0, "--platform", "linux/ARCH[/VARIANT]", OPTION_TEXT, AT(platform),
+    { UNPACK | PULL, 0, "--platform", "linux/ARCH[/VARIANT]", OPTION_TEXT, AT(platform),
       .help = "take the image that is made for it (this machine)" },
-    { UNPACK, 0, "--max-size", "SIZE", OPTION_TEXT, AT(max_size), .help = "most that the image may unpack to (16g)" },
-    { UNPACK, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
+    { UNPACK | PULL, 0, "--max-size", "SIZE", OPTION_TEXT, AT(max_size),
+      .help = "most that the image may unpack to (16g)" },
+    { UNPACK | PULL, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
       .help = "most files and directories (1000000)" },
+    { PULL, 0, "--timeout", "TIME", OPTION_TEXT, AT(timeout), .help = "for the image to be fetched (30m)" },
+    { PULL, 0, "--authfile", "FILE", OPTION_TEXT, AT(authfile),
+      .help = "passwords of registries, as skopeo login writes them (its own places)" },
+    { PULL, 0, "--insecure", NULL, OPTION_FLAG, AT(insecure),
+      .help = "take a registry without TLS, or one whose certificate nobody vouches for" },
     { PRUNE, 0, "--dry-run", NULL, OPTION_FLAG, AT(dry_run), .help = "say what would be removed" },
     { LIST | VERIFY | PRUNE, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print JSON" },
-    { BUILD | UNPACK | VERIFY | REMOVE | SHARE | PRUNE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
+    { BUILD | UNPACK | PULL | VERIFY | REMOVE | SHARE | PRUNE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
       .help = "print only what is asked for, and errors" },
     { EACH, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
 };
@@ -243,6 +249,8 @@ const struct command hutch_commands[] = {
                                "[FLAVOUR]", "minimal python python-full", false, ROWS(rootfs_rows), BUILD },
     [COMMAND_ROOTFS_UNPACK] = { "rootfs unpack", "unpack an OCI image layout, or what docker save or skopeo writes",
                                 "ARCHIVE [NAME]", "FILE", false, ROWS(rootfs_rows), UNPACK },
+    [COMMAND_ROOTFS_PULL] = { "rootfs pull", "fetch an image by skopeo, from a registry or another tool, and unpack it",
+                              "SOURCE", "", false, ROWS(rootfs_rows), PULL },
     [COMMAND_ROOTFS_LIST] = { "rootfs list", "list the images in the store", "", "", false, ROWS(rootfs_rows), LIST },
     [COMMAND_ROOTFS_VERIFY] = { "rootfs verify",
                                 "compare images (all of them) with what was unpacked; 1 when one differs", "[NAME...]",
@@ -265,5 +273,5 @@ const char *hutch_command_summary(const char *word)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(hutch_commands[i].name, word) == 0)
             return hutch_commands[i].summary;
-    return "build, unpack, list, verify, remove, share and prune images"; /* rootfs, whose commands have two words */
+    return "build, unpack, pull, list, verify, remove, share and prune images"; /* rootfs, whose commands have two words */
 }

@@ -17,6 +17,7 @@ enum command_id {
     COMMAND_TOOLS,
     COMMAND_ROOTFS_BUILD,
     COMMAND_ROOTFS_UNPACK,
+    COMMAND_ROOTFS_PULL,
     COMMAND_ROOTFS_LIST,
     COMMAND_ROOTFS_VERIFY,
     COMMAND_ROOTFS_REMOVE,
@@ -66,8 +67,8 @@ struct tools_opts {
 #define ROOTFS_MAX_ARGS 64
 
 struct rootfs_opts {
-    const char *name, *select, *platform, *max_size, *max_entries, *output;
-    bool json, quiet, dry_run, help;
+    const char *name, *select, *platform, *max_size, *max_entries, *output, *timeout, *authfile;
+    bool json, quiet, dry_run, insecure, help;
     const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
     size_t n_args;
 };

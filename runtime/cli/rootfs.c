@@ -2,12 +2,15 @@
 
 #include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
+#include "runtime/cli/pull_source.h"
 #include "runtime/cli/say.h"
+#include "runtime/cli/skopeo.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
 #include "sandbox/installed.h"
 #include "rootfs/home.h"
 #include "runtime/text/quantity.h"
+#include "rootfs/oci_image.h"
 #include "rootfs/progress.h"
 #include "rootfs/store_share.h"
 #include "rootfs/stores.h"
@@ -27,6 +30,7 @@
 enum { EXIT_DIFFERENT = 1 };
 
 #define MAX_SHOWN 20 /* differences of one image */
+#define PULL_MS (30 * 60 * 1000ull)
 
 /* --- interruption ----------------------------------------------------------------------------------------- */
 
@@ -105,11 +109,12 @@ static int read_limits(const struct rootfs_opts *opts, struct store_unpack *ret,
     return 0;
 }
 
-static int unpack(const struct store *store, const char *archive, const char *name, const struct rootfs_opts *opts,
-                  struct hutch_err *err)
+/* @source is where the archive was pulled from, NULL for the user's own. */
+static int unpack(const struct store *store, const char *archive, const char *name, const char *source,
+                  const struct rootfs_opts *opts, struct hutch_err *err)
 {
     struct ui ui = { .is_quiet = opts->quiet };
-    struct store_unpack how = { .name = name, .select = opts->select, .platform = opts->platform,
+    struct store_unpack how = { .name = name, .select = opts->select, .platform = opts->platform, .source = source,
                                 .progress = on_progress, .ctx = &ui };
     struct store_image image;
     char size[32];
@@ -147,7 +152,65 @@ static int cmd_unpack(const struct store *store, const struct rootfs_opts *opts,
         return hutch_err_set(err, 0, "usage: hutch rootfs unpack ARCHIVE [NAME]");
     if (opts->n_args == 2)
         name = opts->args[1];
-    return unpack(store, opts->args[0], name, opts, err);
+    return unpack(store, opts->args[0], name, NULL, opts, err);
+}
+
+/* --- pull ------------------------------------------------------------------------------------------------- */
+
+static bool is_interrupted(void)
+{
+    return signal_caught != 0;
+}
+
+/* Everything that can be said before anybody is asked for the image. */
+static int read_pull(const struct rootfs_opts *opts, struct pull_source *source, struct oci_platform *platform,
+                     struct skopeo_copy *ret, struct hutch_err *err)
+{
+    struct store_unpack limits = { .max_bytes = 0 };
+    uint64_t timeout_ms = PULL_MS;
+
+    if (hutch_pull_source_parse(opts->args[0], source, err) < 0 || read_limits(opts, &limits, err) < 0 ||
+        hutch_oci_platform_parse(opts->platform, platform, err) < 0)
+        return -1;
+    if ((opts->insecure || opts->authfile) && !source->is_registry)
+        return hutch_err_set(err, 0, "%s is for images of a registry, docker://",
+                             opts->insecure ? "--insecure" : "--authfile");
+    if (opts->authfile && access(opts->authfile, R_OK) < 0)
+        return hutch_err_set(err, errno, "read the passwords of --authfile '%.200s'", opts->authfile);
+    if (opts->timeout && hutch_parse_duration_ms(opts->timeout, &timeout_ms, err) < 0)
+        return hutch_err_wrap(err, "--timeout");
+    if (timeout_ms == 0)
+        return hutch_err_set(err, 0, "a --timeout of 0 leaves no time for any image");
+    if (opts->name && !hutch_store_is_name(opts->name))
+        return hutch_err_set(err, 0, "'%.80s' is not a name for an image", opts->name);
+    if (!opts->name && !hutch_store_is_name(source->name))
+        return hutch_err_set(err, 0, "'%.200s' does not say what the image is called; --name does", opts->args[0]);
+    if (limits.max_bytes == 0)
+        limits.max_bytes = STORE_MAX_BYTES;
+    *ret = (struct skopeo_copy){
+        .source = source->text, .arch = platform->arch, .variant = platform->variant, .authfile = opts->authfile,
+        .is_insecure = opts->insecure, .is_shown = !opts->quiet && isatty(STDERR_FILENO) == 1,
+        .timeout_ms = timeout_ms, .is_interrupted = is_interrupted,
+        /* Twice: an archive is decompressed before its layers are copied. */
+        .max_bytes = limits.max_bytes < UINT64_MAX / 2 ? limits.max_bytes * 2 : UINT64_MAX,
+    };
+    return 0;
+}
+
+static int cmd_pull(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_store_work_end))) struct store_work work = STORE_WORK_INIT;
+    struct oci_platform platform;
+    struct pull_source source;
+    struct skopeo_copy copy;
+    auto_free char *path = NULL;
+
+    if (opts->n_args != 1)
+        return hutch_err_set(err, 0, "usage: hutch rootfs pull SOURCE [--name NAME]");
+    if (read_pull(opts, &source, &platform, &copy, err) < 0 || hutch_store_work_begin(store, &work, err) < 0 ||
+        hutch_skopeo_copy(&copy, &work, &path, err) < 0)
+        return -1;
+    return unpack(store, path, opts->name ? opts->name : source.name, opts->args[0], opts, err);
 }
 
 /* --- build ------------------------------------------------------------------------------------------------ */
@@ -235,7 +298,7 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
         return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
     if (run_builder(script, flavour, out, opts->quiet, err) < 0)
         return -1;
-    return unpack(store, out, opts->name ? opts->name : flavour, opts, err);
+    return unpack(store, out, opts->name ? opts->name : flavour, NULL, opts, err);
 }
 
 /* --- list ------------------------------------------------------------------------------------------------- */
@@ -254,6 +317,10 @@ static void add_json(cJSON *array, const struct store *store, const struct store
     cJSON_AddNumberToObject(object, "entries", (double)image->entries);
     cJSON_AddNumberToObject(object, "devices", (double)image->devices);
     cJSON_AddNumberToObject(object, "unpacked", (double)image->unpacked);
+    if (image->source)
+        cJSON_AddStringToObject(object, "source", image->source);
+    else
+        cJSON_AddNullToObject(object, "source");
     cJSON_AddStringToObject(object, "store", store->path);
     cJSON_AddItemToArray(array, object);
 }
@@ -315,10 +382,7 @@ static int cmd_list(const struct store *store, const struct rootfs_opts *opts, s
         rc = hutch_stores_each_shared(list_store, &list, err);
     if (rc == 0 && list.array) {
         text = cJSON_Print(list.array);
-        if (text)
-            puts(text);
-        else
-            rc = hutch_err_set(err, ENOMEM, "print the list");
+        rc = text ? hutch_say_json(text, err) : hutch_err_set(err, ENOMEM, "print the list");
         free(text);
     } else if (rc == 0 && list.n == 0) {
         hutch_say("the store '%s' is empty (hutch rootfs build python)", store->path);
@@ -535,9 +599,9 @@ static const struct {
     enum command_id id;
     int (*run)(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err);
 } commands[] = {
-    { COMMAND_ROOTFS_BUILD, cmd_build }, { COMMAND_ROOTFS_UNPACK, cmd_unpack }, { COMMAND_ROOTFS_LIST, cmd_list },
-    { COMMAND_ROOTFS_VERIFY, cmd_verify }, { COMMAND_ROOTFS_REMOVE, cmd_remove }, { COMMAND_ROOTFS_SHARE, cmd_share },
-    { COMMAND_ROOTFS_PRUNE, cmd_prune },
+    { COMMAND_ROOTFS_BUILD, cmd_build }, { COMMAND_ROOTFS_UNPACK, cmd_unpack }, { COMMAND_ROOTFS_PULL, cmd_pull },
+    { COMMAND_ROOTFS_LIST, cmd_list }, { COMMAND_ROOTFS_VERIFY, cmd_verify }, { COMMAND_ROOTFS_REMOVE, cmd_remove },
+    { COMMAND_ROOTFS_SHARE, cmd_share }, { COMMAND_ROOTFS_PRUNE, cmd_prune },
 };
 
 /* "build" of "rootfs build". */

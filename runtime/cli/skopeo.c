@@ -1,0 +1,380 @@
+#include "runtime/cli/skopeo.h"
+
+#include "rootfs/store.h"
+#include "sandbox/clock.h"
+#include "sandbox/fd.h"
+#include "sandbox/walk.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define LOOK_MS 250   /* between two looks at how much has come */
+#define GRACE_MS 2000 /* to end after SIGTERM */
+#define MAX_TAIL 4096 /* of its standard error */
+#define MAX_ARGS 16
+#define TARGET "fetched"
+#define SCRATCH "scratch"
+
+/* --- what it says ----------------------------------------------------------------------------------------- */
+
+/* The text of 'time="…" level=fatal msg="…"', quoted as Go does it, in place of the line. */
+static size_t unquote_message(char *line)
+{
+    static const char key[] = " msg=\"";
+    const char *in = strstr(line, key);
+    char *out = line;
+
+    if (!in)
+        return strlen(line);
+    for (in += strlen(key); *in && *in != '"'; in++) {
+        if (*in == '\\' && (in[1] == '"' || in[1] == '\\'))
+            in++;
+        else if (*in == '\\' && (in[1] == 'n' || in[1] == 't')) {
+            in++;
+            *out++ = ' ';
+            continue;
+        }
+        *out++ = *in;
+    }
+    *out = '\0';
+    return (size_t)(out - line);
+}
+
+void hutch_skopeo_last_words(const char *text, size_t len, char ret[SKOPEO_MAX_WORDS + 1])
+{
+    static const char cut[] = "...";
+    char line[MAX_TAIL + 1];
+    const char *begin;
+    size_t n, from = 0;
+
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
+        len--;
+    begin = len > 0 ? memrchr(text, '\n', len) : NULL;
+    begin = begin ? begin + 1 : text;
+    n = len - (size_t)(begin - text);
+    if (n > MAX_TAIL) {
+        begin += n - MAX_TAIL;
+        n = MAX_TAIL;
+    }
+    for (size_t i = 0; i < n; i++)
+        line[i] = begin[i] ? begin[i] : ' ';
+    line[n] = '\0';
+    n = unquote_message(line);
+    if (n > SKOPEO_MAX_WORDS) {
+        from = n - (SKOPEO_MAX_WORDS - strlen(cut));
+        while (from < n && ((unsigned char)line[from] & 0xc0) == 0x80) /* within a character */
+            from++;
+    }
+    snprintf(ret, SKOPEO_MAX_WORDS + 1, "%s%s", from ? cut : "", line + from);
+}
+
+/* --- its start -------------------------------------------------------------------------------------------- */
+
+static int find_program(char ret[PATH_MAX], struct hutch_err *err)
+{
+    const char *path = getenv("PATH");
+    struct stat st;
+
+    for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin", *next; at; at = next) {
+        size_t n = strcspn(at, ":");
+
+        next = at[n] ? at + n + 1 : NULL;
+        /* Not from the current directory, as an empty element would have it. */
+        if (n > 0 && at[0] == '/' && (size_t)snprintf(ret, PATH_MAX, "%.*s/skopeo", (int)n, at) < PATH_MAX &&
+            stat(ret, &st) == 0 && S_ISREG(st.st_mode) && access(ret, X_OK) == 0)
+            return 0;
+    }
+    return hutch_err_set(err, 0, "pulling takes skopeo, which is not in PATH: install Debian's package skopeo, or have "
+                                 "it write a file elsewhere (skopeo copy SOURCE docker-archive:FILE) and unpack that "
+                                 "here (hutch rootfs unpack FILE)");
+}
+
+/* What skopeo is told of the caller's environment: where it and its credential helpers are, where the caller's
+ * passwords, settings and images are, and the way to the network. */
+static char **make_environment(char *tmpdir)
+{
+    static const char *const passed[] = {
+        "PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "REGISTRY_AUTH_FILE",
+        "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+        "SSL_CERT_FILE", "SSL_CERT_DIR",
+    };
+    char **env = calloc(ARRAY_SIZE(passed) + 2, sizeof(*env));
+    size_t n = 0;
+
+    for (char **at = environ; env && *at; at++)
+        for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
+            size_t len = strlen(passed[i]);
+
+            if (n < ARRAY_SIZE(passed) && strncmp(*at, passed[i], len) == 0 && (*at)[len] == '=')
+                env[n++] = *at;
+        }
+    if (env)
+        env[n] = tmpdir;
+    return env;
+}
+
+struct words {
+    char *argv[MAX_ARGS + 1]; /* owned */
+    size_t n;
+    bool is_broken; /* memory was short */
+};
+#define auto_words __attribute__((cleanup(words_done))) struct words
+
+static void words_done(struct words *words)
+{
+    for (size_t i = 0; i < words->n; i++)
+        free(words->argv[i]);
+}
+
+static void add_word(struct words *words, const char *before, const char *value)
+{
+    char *word;
+
+    if (words->n == MAX_ARGS || asprintf(&word, "%s%s", before, value) < 0) {
+        words->is_broken = true;
+        return;
+    }
+    words->argv[words->n++] = word;
+}
+
+/* A value never is a word of its own, so that none is taken for an option. */
+static void make_words(struct words *words, const struct skopeo_copy *copy, const char *scratch, const char *target)
+{
+    add_word(words, "skopeo", "");
+    add_word(words, "--tmpdir=", scratch);
+    add_word(words, "--override-os=", "linux");
+    add_word(words, "--override-arch=", copy->arch);
+    if (copy->variant[0])
+        add_word(words, "--override-variant=", copy->variant);
+    add_word(words, "copy", "");
+    if (!copy->is_shown)
+        add_word(words, "--quiet", "");
+    if (copy->is_insecure)
+        add_word(words, "--src-tls-verify=", "false");
+    if (copy->authfile)
+        add_word(words, "--src-authfile=", copy->authfile);
+    add_word(words, "--", "");
+    add_word(words, "", copy->source);
+    add_word(words, "dir:", target);
+}
+
+struct child {
+    pid_t pid;
+    int pidfd;    /* owned; -1 where the kernel has none */
+    int words_fd; /* owned; its standard error */
+};
+#define CHILD_INIT { .pid = 0, .pidfd = -1, .words_fd = -1 }
+
+/* In a process group of its own, so that what it starts can be ended with it. */
+static _Noreturn void become_skopeo(const char *path, char **argv, char **env, pid_t parent, const int fds[3],
+                                    int lock_fd)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it was gone before that */
+        _exit(1);
+    setpgid(0, 0);
+    signal(SIGTTOU, SIG_IGN); /* it may write to the terminal, whose foreground it is not */
+    for (int i = 0; i < 3; i++)
+        dup2(fds[i], i);
+    fcntl(lock_fd, F_SETFD, 0); /* while it or a child of it lives, nobody sweeps where they write */
+    execve(path, argv, env);
+    dprintf(STDERR_FILENO, "execute '%s': %s\n", path, strerror(errno));
+    _exit(1);
+}
+
+static int start(const struct skopeo_copy *copy, const char *path, char **argv, char **env, int lock_fd,
+                 struct child *ret, struct hutch_err *err)
+{
+    auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const pid_t parent = getpid();
+    int ends[2];
+
+    if (null < 0 || pipe2(ends, O_CLOEXEC) < 0)
+        return hutch_err_set(err, errno, "start '%s'", path);
+    fflush(NULL);
+    ret->words_fd = ends[0];
+    ret->pid = fork();
+    if (ret->pid == 0)
+        become_skopeo(path, argv, env, parent, (const int[3]){ null, copy->is_shown ? STDERR_FILENO : null, ends[1] },
+                      lock_fd);
+    close(ends[1]);
+    if (ret->pid < 0)
+        return hutch_err_set(err, errno, "start '%s'", path);
+    setpgid(ret->pid, ret->pid); /* whichever of the two is first */
+    ret->pidfd = (int)syscall(SYS_pidfd_open, ret->pid, 0);
+    return 0;
+}
+
+/* --- its run ---------------------------------------------------------------------------------------------- */
+
+/* What lies below @dirfd, in bytes of the disk; what cannot be seen now is counted the next time. */
+static uint64_t measure(int dirfd)
+{
+    __attribute__((cleanup(hutch_walk_done))) struct walk walk = WALK_INIT;
+    enum walk_event event;
+    struct hutch_err ignored;
+    uint64_t bytes = 0;
+    int skipped;
+
+    if (hutch_walk_open(&walk, dirfd, ".", 0, &ignored) < 0)
+        return 0;
+    while (hutch_walk_next(&walk, &event, &ignored) == 0 && event != WALK_END) {
+        struct stat st;
+
+        if (event != WALK_ENTRY || fstatat(walk.dirfd, walk.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        bytes += (uint64_t)st.st_blocks * 512;
+        if (S_ISDIR(st.st_mode) && hutch_walk_enter(&walk, &skipped, &ignored) < 0)
+            break;
+    }
+    return bytes;
+}
+
+struct tail {
+    char text[MAX_TAIL];
+    size_t len;
+};
+
+/* False at the end. */
+static bool read_words(int fd, struct tail *tail)
+{
+    ssize_t n;
+
+    if (tail->len == sizeof(tail->text)) {
+        tail->len /= 2;
+        memmove(tail->text, tail->text + tail->len, tail->len);
+    }
+    n = read(fd, tail->text + tail->len, sizeof(tail->text) - tail->len);
+    if (n > 0)
+        tail->len += (size_t)n;
+    return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+/* Waits for its end or for words, at most @ms. True when it has ended, which is not fetched yet. */
+static bool wait_for_child(struct child *child, struct tail *tail, double ms)
+{
+    struct pollfd fds[] = { { .fd = child->words_fd, .events = POLLIN }, { .fd = child->pidfd, .events = POLLIN } };
+    siginfo_t info = { .si_pid = 0 };
+
+    if (poll(fds, ARRAY_SIZE(fds), ms > 0 ? (int)ms + 1 : 0) > 0 && fds[0].revents &&
+        !read_words(child->words_fd, tail))
+        hutch_fd_closep(&child->words_fd);
+    return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child->pid;
+}
+
+/* Until it has ended; -1 when it has to be ended. */
+static int supervise(const struct skopeo_copy *copy, struct child *child, struct tail *tail, int work_fd,
+                     struct hutch_err *err)
+{
+    const double until = hutch_clock_ms() + (double)copy->timeout_ms;
+    double look = 0, now = hutch_clock_ms(), next;
+
+    do {
+        if (copy->is_interrupted())
+            return hutch_err_set(err, ECANCELED, "pull '%.200s'", copy->source);
+        if (now >= until)
+            return hutch_err_say(err, ETIMEDOUT, "pull '%.200s': it is not here after %" PRIu64 " s (--timeout)",
+                                 copy->source, (copy->timeout_ms + 999) / 1000);
+        if (now >= look && measure(work_fd) > copy->max_bytes)
+            return hutch_err_say(err, EFBIG, "pull '%.200s': it takes more than %" PRIu64 " kB of the disk "
+                                 "(--max-size)", copy->source, copy->max_bytes / 1000);
+        if (now >= look)
+            look = now + LOOK_MS;
+        next = look < until ? look : until;
+        if (wait_for_child(child, tail, next - now))
+            return 0;
+        now = hutch_clock_ms();
+    } while (true);
+}
+
+/* Leaves no process of it behind. Its status, as waitpid(2) has it. */
+static int end(struct child *child, struct tail *tail, bool is_over)
+{
+    const double until = hutch_clock_ms() + GRACE_MS;
+    int status = 0;
+
+    if (!is_over) {
+        kill(-child->pid, SIGTERM);
+        while (!is_over && hutch_clock_ms() < until)
+            is_over = wait_for_child(child, tail, LOOK_MS);
+    }
+    kill(-child->pid, SIGKILL); /* before its number is free for others */
+    TEMP_FAILURE_RETRY(waitpid(child->pid, &status, 0));
+    /* What is in the pipe still; a process that got away from the group could keep it open. */
+    if (child->words_fd >= 0 && fcntl(child->words_fd, F_SETFL, O_NONBLOCK) == 0)
+        while (poll(&(struct pollfd){ .fd = child->words_fd, .events = POLLIN }, 1, 0) > 0 &&
+               read_words(child->words_fd, tail) && hutch_clock_ms() < until + GRACE_MS)
+            ;
+    hutch_fd_closep(&child->words_fd);
+    hutch_fd_closep(&child->pidfd);
+    return status;
+}
+
+static int judge(const struct skopeo_copy *copy, const struct tail *tail, int status, struct hutch_err *err)
+{
+    char words[SKOPEO_MAX_WORDS + 1];
+
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    hutch_skopeo_last_words(tail->text, tail->len, words);
+    if (WIFSIGNALED(status))
+        return hutch_err_set(err, 0, "pull '%.200s': skopeo was ended by signal %d", copy->source, WTERMSIG(status));
+    if (!words[0])
+        return hutch_err_set(err, 0, "pull '%.200s': skopeo failed (%d) and did not say why", copy->source,
+                             WEXITSTATUS(status));
+    if (!copy->is_insecure && strstr(words, "server gave HTTP response to HTTPS client"))
+        return hutch_err_set(err, 0, "skopeo: %s (--insecure takes a registry without TLS)", words);
+    return hutch_err_set(err, 0, "skopeo: %s", words);
+}
+
+static int run(const struct skopeo_copy *copy, const char *path, char **argv, char **env, int work_fd,
+               struct hutch_err *err)
+{
+    struct child child = CHILD_INIT;
+    struct tail tail = { .len = 0 };
+    int rc, status;
+
+    if (start(copy, path, argv, env, work_fd, &child, err) < 0) {
+        hutch_fd_closep(&child.words_fd);
+        return -1;
+    }
+    rc = supervise(copy, &child, &tail, work_fd, err);
+    status = end(&child, &tail, rc == 0);
+    return rc < 0 ? -1 : judge(copy, &tail, status, err);
+}
+
+int hutch_skopeo_copy(const struct skopeo_copy *copy, const struct store_work *work, char **ret_path,
+                      struct hutch_err *err)
+{
+    auto_free char *target = NULL, *tmpdir = NULL;
+    auto_words words = { .n = 0 };
+    auto_free char **env = NULL;
+    char path[PATH_MAX];
+
+    if (find_program(path, err) < 0)
+        return -1;
+    if (asprintf(&target, "%s/tmp/%s/" TARGET, work->store->path, work->name) < 0)
+        target = NULL;
+    if (asprintf(&tmpdir, "TMPDIR=%s/tmp/%s/" SCRATCH, work->store->path, work->name) < 0)
+        tmpdir = NULL;
+    if (target && tmpdir)
+        make_words(&words, copy, strchr(tmpdir, '=') + 1, target);
+    env = make_environment(tmpdir);
+    if (!target || !tmpdir || !env || words.is_broken)
+        return hutch_err_set(err, ENOMEM, "pull '%.200s'", copy->source);
+    if (mkdirat(work->dirfd, SCRATCH, 0700) < 0)
+        return hutch_err_set(err, errno, "create '%s'", strchr(tmpdir, '=') + 1);
+    if (run(copy, path, words.argv, env, work->dirfd, err) < 0)
+        return -1;
+    *ret_path = target;
+    target = NULL;
+    return 0;
+}
