@@ -318,6 +318,23 @@ static int end(struct child *child, struct tail *tail, bool is_over)
     return status;
 }
 
+/* Where there is a way round that its words do not say. */
+static const char *find_hint(const struct tail *tail)
+{
+    static const struct { const char *one, *two, *hint; } hints[] = {
+        { "server gave HTTP response to HTTPS client", "", " (--insecure takes a registry without TLS)" },
+        { "untarring file", "operation not permitted", " (hutch rootfs unpack reads the file by itself)" },
+        /* Root's own tools make that directory for root alone. */
+        { "/run/containers/", "auth.json: permission denied", " (XDG_RUNTIME_DIR has to name a directory of yours)" },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(hints); i++)
+        if (memmem(tail->text, tail->len, hints[i].one, strlen(hints[i].one)) &&
+            memmem(tail->text, tail->len, hints[i].two, strlen(hints[i].two)))
+            return hints[i].hint;
+    return "";
+}
+
 static int judge(const struct skopeo_copy *copy, const struct tail *tail, int status, struct hutch_err *err)
 {
     char words[SKOPEO_MAX_WORDS + 1];
@@ -330,9 +347,7 @@ static int judge(const struct skopeo_copy *copy, const struct tail *tail, int st
     if (!words[0])
         return hutch_err_set(err, 0, "pull '%.200s': skopeo failed (%d) and did not say why", copy->source,
                              WEXITSTATUS(status));
-    if (!copy->is_insecure && strstr(words, "server gave HTTP response to HTTPS client"))
-        return hutch_err_set(err, 0, "skopeo: %s (--insecure takes a registry without TLS)", words);
-    return hutch_err_set(err, 0, "skopeo: %s", words);
+    return hutch_err_set(err, 0, "skopeo: %s%s", words, find_hint(tail));
 }
 
 static int run(const struct skopeo_copy *copy, const char *path, char **argv, char **env, int work_fd,
@@ -358,6 +373,7 @@ int hutch_skopeo_copy(const struct skopeo_copy *copy, const struct store_work *w
     auto_words words = { .n = 0 };
     auto_free char **env = NULL;
     char path[PATH_MAX];
+    auto_fd made = -1;
 
     if (find_program(path, err) < 0)
         return -1;
@@ -374,6 +390,9 @@ int hutch_skopeo_copy(const struct skopeo_copy *copy, const struct store_work *w
         return hutch_err_set(err, errno, "create '%s'", strchr(tmpdir, '=') + 1);
     if (run(copy, path, words.argv, env, work->dirfd, err) < 0)
         return -1;
+    made = openat(work->dirfd, TARGET, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (made < 0)
+        return hutch_err_set(err, 0, "pull '%.200s': skopeo says that it is done, and has written no image", copy->source);
     *ret_path = target;
     target = NULL;
     return 0;

@@ -29,8 +29,14 @@ PASSWORD = "secret"
 HTPASSWD = "ada:$2b$04$QUrup1Jqzqo8y4V89upDlu4E90lUvWFYZE3KA6kkqSbgyVyEsE3cO\n"  # of PASSWORD
 
 
-def skopeo(*words):
-    subprocess.run(["skopeo", "--insecure-policy", "copy", "-q", *words], check=True, timeout=SECONDS)
+def environment(folder, **more):
+    """With an XDG_RUNTIME_DIR of the test's own: without one skopeo looks where root may have made a directory for itself."""
+    os.makedirs(folder + "/runtime", mode=0o700, exist_ok=True)
+    return {**os.environ, "XDG_RUNTIME_DIR": folder + "/runtime", **more}
+
+
+def skopeo(folder, *words):
+    subprocess.run(["skopeo", "--insecure-policy", "copy", "-q", *words], check=True, timeout=SECONDS, env=environment(folder))
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +66,7 @@ def processes(path):
 
 
 def pull(home, *args, env=None, **options):
-    return support.hutch("rootfs", "pull", *args, env={"HUTCH_HOME": home, **(env or {})}, **options)
+    return support.hutch("rootfs", "pull", *args, env=environment(os.path.dirname(home), HUTCH_HOME=home, **(env or {})), **options)
 
 
 def refused(home, *args, says, **options):
@@ -135,12 +141,12 @@ def shelf(tmp_path_factory):
     with registry(folder) as address:
         one, several = oci_folder(folder + "/one", ONE, name="x"), make.oci_several(folder + "/several.tar", PLATFORMS, nested=1)
         for tag in ("1.0", "latest"):
-            skopeo("--dest-tls-verify=false", "oci:" + one, "docker://%s/team/app:%s" % (address, tag))
+            skopeo(folder, "--dest-tls-verify=false", "oci:" + one, "docker://%s/team/app:%s" % (address, tag))
         with tarfile.open(several) as tar:
             make.write_folder(folder + "/several", [(member.name, tar.extractfile(member).read()) for member in tar])
-        skopeo("--all", "--dest-tls-verify=false", "oci:" + folder + "/several", "docker://%s/team/many" % address)
+        skopeo(folder, "--all", "--dest-tls-verify=false", "oci:" + folder + "/several", "docker://%s/team/many" % address)
         big = oci_folder(folder + "/big", [layer(file("a", os.urandom(1 << 20)), file("b", os.urandom(8 << 20)))], compression="none")
-        skopeo("--dest-tls-verify=false", "oci:" + big, "docker://%s/team/big" % address)
+        skopeo(folder, "--dest-tls-verify=false", "oci:" + big, "docker://%s/team/big" % address)
         with open(one + "/index.json", encoding="ascii") as opened:
             digest = json.load(opened)["manifests"][0]["digest"]
         yield address, digest
@@ -188,7 +194,7 @@ def guarded(tmp_path_factory):
     with open(folder + "/users", "w", encoding="ascii") as out:
         out.write(HTPASSWD)
     with registry(folder, "auth: {htpasswd: {realm: test, path: %s/users}}\n" % folder) as address:
-        skopeo("--dest-tls-verify=false", "--dest-creds", "ada:" + PASSWORD, "oci:" + oci_folder(folder + "/one", ONE), "docker://%s/app" % address)
+        skopeo(folder, "--dest-tls-verify=false", "--dest-creds", "ada:" + PASSWORD, "oci:" + oci_folder(folder + "/one", ONE), "docker://%s/app" % address)
         yield address
 
 
@@ -220,22 +226,23 @@ def test_passwords(home, guarded, tmp_path):
 def storage(tmp_path):
     where = "containers-storage:[vfs@%s/storage+%s/run]localhost/team/app:1" % (tmp_path, tmp_path)
     made = subprocess.run(["skopeo", "--insecure-policy", "copy", "-q", "oci:" + oci_folder(str(tmp_path / "layout"), ONE), where],
-                          capture_output=True, timeout=SECONDS, check=False)
+                          capture_output=True, env=environment(str(tmp_path)), timeout=SECONDS, check=False)
     if made.returncode:
         pytest.skip("skopeo has no storage of containers here: %s" % made.stderr[-200:].decode("utf-8", "replace"))
     return where
 
 
-def saved(path, how):
-    how(path)
-    return path
+def own_archive(folder, layout):
+    """Of files of the caller's: skopeo makes what it takes out belong to whom the archive says."""
+    subprocess.run(["tar", "-C", layout, "-cf", str(folder / "app.tar"), "."], check=True)
+    return str(folder / "app.tar")
 
 
 OTHERS = {
     "oci": (lambda p: "oci:%s:1.0" % oci_folder(str(p / "app"), ONE, name="1.0"), "app:1.0"),
     "oci, without a tag": (lambda p: "oci:" + oci_folder(str(p / "app"), ONE), "app:latest"),
     "oci, a name as a tag": (lambda p: "oci:%s:example.org/a/tool:7" % oci_folder(str(p / "app"), ONE, name="example.org/a/tool:7"), "tool:7"),
-    "oci-archive": (lambda p: "oci-archive:" + oci(str(p / "app.tar"), ONE), "app:latest"),
+    "oci-archive": (lambda p: "oci-archive:" + own_archive(p, oci_folder(str(p / "app"), ONE)), "app:latest"),
     "docker-archive": (lambda p: "docker-archive:" + docker_old(str(p / "app.tar"), ONE), "app:latest"),
     "docker-archive, one of two": (lambda p: "docker-archive:%s:example.org/b:2" % make.docker_several(
         str(p / "app.tar"), [("example.org/a:1", TWO), ("example.org/b:2", ONE)]), "b:2"),
@@ -253,6 +260,13 @@ def test_other_tools(home, tmp_path, which):
     done = pull(home, relative, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert content(home) == b"one" and images(home)[0]["names"] == [name] and images(home)[0]["source"] == relative
+
+
+def test_oci_archive_of_another(home, tmp_path):
+    if support.is_root():
+        pytest.skip("root may make files of others")
+    refused(home, "oci-archive:" + oci(str(tmp_path / "app.tar"), ONE), says=("skopeo: ", "(hutch rootfs unpack reads the file by itself)"))
+    assert support.hutch("rootfs", "unpack", str(tmp_path / "app.tar"), env={"HUTCH_HOME": home}).returncode == 0
 
 
 def test_unpacked_has_no_source(home, tmp_path):
@@ -352,7 +366,7 @@ def test_fails(home, shelf, args, says):
 
 def test_arguments_and_environment(home, tmp_path):
     """What skopeo is told: no word of the user's is an option, and of the environment it has what it needs."""
-    fake(tmp_path, 'env -0 >"%s/env"; printf "%%s\\n" "$@" >"%s/args"; ls -di /proc/self/fd/* >"%s/fds"; exit 1' % ((tmp_path,) * 3))
+    fake(tmp_path, 'env -0 >"%s/env"; printf "%%s\\n" "$@" >"%s/args"; for fd in /proc/$$/fd/*; do readlink $fd; done >"%s/fds"; exit 1' % ((tmp_path,) * 3))
     auth(str(tmp_path / "a"), "x")
     env = {**path_of(tmp_path), "HOME": "/h", "XDG_RUNTIME_DIR": "/r", "https_proxy": "http://p", "TOKEN": "s", "LD_LIBRARY_PATH": "/l", "TMPDIR": "/t",
            "CONTAINERS_STORAGE_CONF": "/c", "GODEBUG": "x"}
@@ -363,6 +377,8 @@ def test_arguments_and_environment(home, tmp_path):
     assert work.startswith(home + "/images/tmp/")
     assert args == ["--tmpdir=" + work + "/scratch", "--override-os=linux", "--override-arch=arm", "--override-variant=v6", "copy", "--quiet",
                     "--src-tls-verify=false", "--src-authfile=" + str(tmp_path / "a"), "--", "docker://-x/--insecure-policy", "dir:" + work + "/fetched"]
+    others = {to for to in (tmp_path / "fds").read_text().splitlines() if to != "/dev/null" and not to.startswith(("pipe:", str(tmp_path)))}
+    assert not others and (tmp_path / "fds").read_text().count(home) == 1, "skopeo has descriptors besides the lock"
     got = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().split("\0") if line)
     assert {key: got.get(key) for key in ("HOME", "XDG_RUNTIME_DIR", "https_proxy", "TMPDIR")} == {
         "HOME": "/h", "XDG_RUNTIME_DIR": "/r", "https_proxy": "http://p", "TMPDIR": work + "/scratch"}
@@ -373,13 +389,13 @@ SAYS = [
     ("echo one >&2; echo two >&2; exit 1", "hutch: skopeo: two"),
     ("printf '\\033[2Jx\\007\\302\\233y\\r\\n' >&2; exit 1", None),
     ("printf 'time=\"1\" level=fatal msg=\"say \\\\\"no\\\\\"\"\\n' >&2; exit 1", 'hutch: skopeo: say "no"'),
-    ("head -c 3000000 /dev/zero | tr '\\0' x >&2; echo cause >&2; exit 1", "hutch: skopeo: cause"),
+    ("head -c 3000000 /dev/zero | tr '\\0' x >&2; echo the cause >&2; exit 1", "xxxthe cause"),
     ("printf '%05000d the cause' 0 >&2; exit 1", " the cause"),
     ("exit 3", "hutch: pull 'oci:app': skopeo failed (3) and did not say why"),
     ("kill -9 $$", "hutch: pull 'oci:app': skopeo was ended by signal 9"),
     ("echo words; exit 1", "skopeo failed (1) and did not say why"),
-    ("exit 0", "hutch: open 'oci:app'"), ("mkdir \"$to\"", "hutch: read image 'oci:app': it is neither"),
-    ("ln -s /etc \"$to\"", "hutch: read image 'oci:app': it is neither"),
+    ("exit 0", "hutch: pull 'oci:app': skopeo says that it is done, and has written no image"), ("mkdir \"$to\"", "hutch: read image 'oci:app': it is neither"),
+    ("ln -s /etc \"$to\"", "has written no image"), ("mkfifo \"$to\"", "has written no image"),
 ]
 
 
@@ -448,7 +464,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 def test_registry_with_other_content(home):
     """A digest is asked for, and something else comes."""
     members = dict(oci_members_by_digest(ONE))
-    digest = next(name for name, data in members.items() if b'"layers"' in data)
+    digest = next(name for name, data in members.items() if b'"layers": [' in data)
     with stand_in(lambda self: self.reply(200, members[digest] + b" ", MANIFEST)) as address:
         refused(home, "docker://%s/app@sha256:%s" % (address, digest), "--insecure", says=("skopeo: ", "digest"))
 
@@ -491,7 +507,7 @@ def test_silent_registry(home, silent):
 
 
 def start(home, *args, **options):
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, "HUTCH_HOME": home}, **options}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(os.path.dirname(home), HUTCH_HOME=home), **options}
     return subprocess.Popen([support.HUTCH, "rootfs", "pull", *args], **options)
 
 
@@ -574,13 +590,14 @@ def test_too_large_unpacked(home, shelf):
 
 
 def test_disk_full(home, shelf):
-    """On a small file system: one sentence, and all of the room is free again."""
+    """On a small file system: one sentence, and all of the room is free again. skopeo as root of a namespace would look for
+    signatures where those of the host's root are."""
     support.need("userns")
     os.mkdir(home)
-    script = ("mount -t tmpfs -o size=4m,nr_inodes=1000 none \"$HUTCH_HOME\" && { \"$1\" rootfs pull \"$2\" --insecure; echo \"exit $?\"; "
+    script = ("mount -t tmpfs -o size=4m,nr_inodes=1000 none \"$HUTCH_HOME\" && { unshare --user --map-user=1000 \"$1\" rootfs pull \"$2\" --insecure; echo \"exit $?\"; "
               "find \"$HUTCH_HOME/images\" -mindepth 2 | wc -l; }")
     done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", support.HUTCH, "docker://%s/team/big" % shelf[0]],
-                          capture_output=True, env={**os.environ, "HUTCH_HOME": home}, timeout=SECONDS, check=False)
+                          capture_output=True, env=environment(os.path.dirname(home), HUTCH_HOME=home), timeout=SECONDS, check=False)
     assert done.stdout == b"exit 125\n0\n", done
     assert "skopeo: " in support.sentence(done) and "no space left on device" in support.sentence(done)
     os.rmdir(home)
@@ -597,7 +614,7 @@ def at_terminal(home, *words, keys=b""):
     """What is shown, and the exit status. @keys are typed when skopeo runs."""
     pid, fd = pty.fork()
     if pid == 0:
-        os.execve(support.HUTCH, [support.HUTCH, "rootfs", "pull", *words], {**os.environ, "HUTCH_HOME": home})
+        os.execve(support.HUTCH, [support.HUTCH, "rootfs", "pull", *words], environment(os.path.dirname(home), HUTCH_HOME=home))
     shown, end = b"", time.monotonic() + SECONDS
     if keys:
         await_skopeo(home)
