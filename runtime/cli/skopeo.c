@@ -392,7 +392,8 @@ int hutch_skopeo_copy(const struct skopeo_copy *copy, const struct store_work *w
         return -1;
     made = openat(work->dirfd, TARGET, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (made < 0)
-        return hutch_err_set(err, 0, "pull '%.200s': skopeo says that it is done, and has written no image", copy->source);
+        return hutch_err_set(err, 0, "pull '%.200s': skopeo says that it is done, and has written no image",
+                             copy->source);
     *ret_path = target;
     target = NULL;
     return 0;

@@ -393,6 +393,7 @@ SAYS = [
     ("printf '%05000d the cause' 0 >&2; exit 1", " the cause"),
     ("exit 3", "hutch: pull 'oci:app': skopeo failed (3) and did not say why"),
     ("kill -9 $$", "hutch: pull 'oci:app': skopeo was ended by signal 9"),
+    ("echo 'reading \"/run/containers/7/auth.json\": open /run/containers/7/auth.json: permission denied' >&2; exit 1", "(XDG_RUNTIME_DIR has to name a directory of yours)"),
     ("echo words; exit 1", "skopeo failed (1) and did not say why"),
     ("exit 0", "hutch: pull 'oci:app': skopeo says that it is done, and has written no image"), ("mkdir \"$to\"", "hutch: read image 'oci:app': it is neither"),
     ("ln -s /etc \"$to\"", "has written no image"), ("mkfifo \"$to\"", "has written no image"),
