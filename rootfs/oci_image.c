@@ -1,13 +1,13 @@
 #include "rootfs/oci_image.h"
 
 #include "sandbox/fd.h"
+#include "rootfs/machine.h"
 #include "rootfs/source.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #define MAX_JSON (4u << 20)
 #define MAX_DEPTH 32    /* of JSON; the formats need 6 */
@@ -156,27 +156,6 @@ static int read_descriptor(const cJSON *json, const struct place *place, const c
     return 0;
 }
 
-static const char *machine_architecture(void)
-{
-    static const struct { const char *machine, *architecture; } names[] = {
-        { "x86_64", "amd64" }, { "aarch64", "arm64" }, { "i686", "386" },         { "armv7l", "arm" },
-        { "ppc64le", "ppc64le" }, { "s390x", "s390x" }, { "riscv64", "riscv64" },
-    };
-    struct utsname uts;
-
-    if (uname(&uts) == 0)
-        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-            if (strcmp(names[i].machine, uts.machine) == 0)
-                return names[i].architecture;
-    return "";
-}
-
-/* A platform that names no variant means this one; of other architectures, the one that all machines have. */
-static const char *usual_variant(const char *arch)
-{
-    return strcmp(arch, "arm64") == 0 ? "v8" : strcmp(arch, "arm") == 0 ? "v7" : "";
-}
-
 static bool is_platform_word(const char *word)
 {
     return word[0] != '\0' && strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == strlen(word);
@@ -188,8 +167,8 @@ int hutch_oci_platform_parse(const char *text, struct oci_platform *ret, struct 
 
     ret->is_given = false;
     if (!text) {
-        snprintf(ret->arch, sizeof(ret->arch), "%s", machine_architecture());
-        snprintf(ret->variant, sizeof(ret->variant), "%s", usual_variant(ret->arch));
+        snprintf(ret->arch, sizeof(ret->arch), "%s", hutch_machine_architecture());
+        snprintf(ret->variant, sizeof(ret->variant), "%s", hutch_machine_usual_variant(ret->arch));
         return 0;
     }
     ret->is_given = true;
@@ -199,7 +178,7 @@ int hutch_oci_platform_parse(const char *text, struct oci_platform *ret, struct 
     slash = strchr(ret->arch, '/');
     if (slash)
         *slash = '\0';
-    snprintf(ret->variant, sizeof(ret->variant), "%s", slash ? slash + 1 : usual_variant(ret->arch));
+    snprintf(ret->variant, sizeof(ret->variant), "%s", slash ? slash + 1 : hutch_machine_usual_variant(ret->arch));
     if (!is_platform_word(ret->arch) || (slash && !is_platform_word(ret->variant)))
         return hutch_err_set(err, 0, "the platform '%.80s' is not of the form linux/ARCH[/VARIANT]", text);
     return 0;
@@ -207,7 +186,7 @@ int hutch_oci_platform_parse(const char *text, struct oci_platform *ret, struct 
 
 static void print_platform(const struct oci_platform *platform, char *ret, size_t size)
 {
-    bool is_usual = strcmp(platform->variant, usual_variant(platform->arch)) == 0;
+    bool is_usual = strcmp(platform->variant, hutch_machine_usual_variant(platform->arch)) == 0;
 
     snprintf(ret, size, "linux/%s%s%s", platform->arch, is_usual ? "" : "/", is_usual ? "" : platform->variant);
 }
@@ -223,6 +202,31 @@ static bool is_other_platform(const cJSON *object, const struct oci_platform *wa
         variant = missing;
     return (os && strcmp(os, "linux") != 0) || (arch && strcmp(arch, want->arch) != 0) ||
            (variant && strcmp(variant, want->variant) != 0);
+}
+
+/* This machine with another variant that it runs: false when there is no @n-th one, or the user has given a platform. */
+static bool next_variant(const struct oci_platform *platform, unsigned n, struct oci_platform *ret)
+{
+    const char *variant = platform->is_given ? NULL : hutch_machine_variant(platform->arch, n);
+
+    if (!variant)
+        return false;
+    *ret = *platform;
+    snprintf(ret->variant, sizeof(ret->variant), "%s", variant);
+    return true;
+}
+
+/* Whether what has this configuration is for the platform. */
+static bool is_config_for(const struct oci_platform *platform, const cJSON *config)
+{
+    struct oci_platform other;
+
+    if (!is_other_platform(config, platform, NULL))
+        return true;
+    for (unsigned n = 0; next_variant(platform, n, &other); n++)
+        if (!is_other_platform(config, &other, NULL))
+            return true;
+    return false;
 }
 
 static int add_layer(struct oci_image *image, const char *member, const char *digest, uint64_t size,
@@ -255,7 +259,7 @@ static int read_config(const struct reading *r, const char *member, const char *
 
     if (read_json(r->source, member, want_digest, ret_digest, &json, err) < 0)
         return -1;
-    if (is_other_platform(json, &r->platform, NULL)) {
+    if (!is_config_for(&r->platform, json)) {
         os = optional_string(json, "os");
         arch = optional_string(json, "architecture");
         variant = optional_string(json, "variant");
@@ -389,10 +393,10 @@ static bool is_descriptor_selected(const cJSON *item, const char *select, int nu
            is_selected(select, number, optional_string(notes, "org.opencontainers.image.ref.name"));
 }
 
-/* Finds the one image of an index that is for the platform and, of the first one, that --select means. An image that is
- * there several times, for each of its names, is one. */
-static int choose(const struct reading *r, const cJSON *index, bool is_first, const char *where, const cJSON **ret,
-                  struct hutch_err *err)
+/* Finds the one image of an index that is for @platform and, of the first one, that --select means. An image that is
+ * there several times, for each of its names, is one. *@ret_is_missing: all of them are for other platforms. */
+static int choose_for(const struct reading *r, const struct oci_platform *platform, const cJSON *index, bool is_first,
+                      const char *where, const cJSON **ret, bool *ret_is_missing, struct hutch_err *err)
 {
     const char *select = is_first ? r->select : NULL;
     const cJSON *manifests = need_array(index, "manifests", MAX_MANIFESTS, where, err);
@@ -405,15 +409,16 @@ static int choose(const struct reading *r, const cJSON *index, bool is_first, co
 
     if (!manifests)
         return -1;
-    print_platform(&r->platform, want, sizeof(want));
+    print_platform(platform, want, sizeof(want));
     cJSON_ArrayForEach(item, manifests) {
-        const cJSON *platform = cJSON_GetObjectItemCaseSensitive(item, "platform");
+        const cJSON *made_for = cJSON_GetObjectItemCaseSensitive(item, "platform");
         const char *type = optional_string(item, "mediaType");
 
         number++;
         if (!is_index_type(type) && !is_manifest_type(type))
             continue;
-        if (cJSON_IsObject(platform) && is_other_platform(platform, &r->platform, usual_variant(r->platform.arch))) {
+        if (cJSON_IsObject(made_for) &&
+            is_other_platform(made_for, platform, hutch_machine_usual_variant(platform->arch))) {
             n_other++;
             continue;
         }
@@ -427,7 +432,8 @@ static int choose(const struct reading *r, const cJSON *index, bool is_first, co
         first = digest;
         n_found++;
     }
-    if (list.text[0] == '\0' && n_other > 0)
+    *ret_is_missing = list.text[0] == '\0' && n_other > 0;
+    if (*ret_is_missing)
         return hutch_err_set(err, 0, "'%s' has no image for %s (%s), only for others", where,
                              r->platform.is_given ? "the platform" : "this machine", want);
     if (list.text[0] == '\0')
@@ -440,6 +446,26 @@ static int choose(const struct reading *r, const cJSON *index, bool is_first, co
                              is_first ? "--select takes one of" : "it may have one", list.text);
     *ret = found;
     return 0;
+}
+
+/* The usual variant of this machine goes first, so that the same image is found on all machines of a kind where that is
+ * there; where it is not, the best that this one runs. */
+static int choose(const struct reading *r, const cJSON *index, bool is_first, const char *where, const cJSON **ret,
+                  struct hutch_err *err)
+{
+    struct oci_platform platform = r->platform;
+    struct hutch_err first;
+    bool is_missing = false;
+    int rc = choose_for(r, &platform, index, is_first, where, ret, &is_missing, &first);
+
+    for (unsigned n = 0; rc < 0 && is_missing && next_variant(&r->platform, n, &platform); n++) {
+        rc = choose_for(r, &platform, index, is_first, where, ret, &is_missing, err);
+        if (rc < 0 && !is_missing)
+            return -1;
+    }
+    if (rc < 0)
+        *err = first;
+    return rc;
 }
 
 static int set_name(struct oci_image *image, const char *name, struct hutch_err *err)

@@ -12,6 +12,16 @@ ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.
 MTIME = 1600000000
 
 
+def x86_level():
+    """The level of x86-64 that this machine has, 0 where it is another one."""
+    if ARCH != "amd64":
+        return 0
+    levels = ("cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3", "avx avx2 bmi1 bmi2 f16c fma abm movbe xsave", "avx512f avx512bw avx512cd avx512dq avx512vl")
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as text:
+        flags = set(next(line for line in text if line.startswith("flags")).split())
+    return 1 + next((n for n, needed in enumerate(levels) if not flags.issuperset(needed.split())), len(levels))
+
+
 def sha(data):
     return hashlib.sha256(data).hexdigest()
 

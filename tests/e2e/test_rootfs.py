@@ -575,6 +575,15 @@ MACHINE = {"os": "linux", "architecture": make.ARCH}
 OTHER = {"os": "linux", "architecture": "pdp11"}
 TWO = [("example/a:1", [layer(file("a"))]), ("example/b:latest", [layer(file("b"))]), (None, [layer(file("c"))])]
 THREE = [("a", MACHINE, [layer(file("a"))]), ("b", dict(MACHINE, variant="v3"), [layer(file("b"))]), ("c", OTHER, [layer(file("c"))])]
+LEVEL = make.x86_level()
+BEYOND = "v%d" % (LEVEL + 1)  # what this machine does not run
+
+
+def variants(*several):
+    """An image for each of these variants of this machine's architecture."""
+    return [("a", OTHER, [layer(file("a"))])] + [(v, dict(MACHINE, variant=v), [layer(file(v))]) for v in several]
+
+
 DOCKER_LIST, V3 = "0 (example/a:1), 1 (example/b:latest), 2", "linux/%s/v3" % make.ARCH
 
 
@@ -603,6 +612,14 @@ DOCKER_LIST, V3 = "0 (example/a:1), 1 (example/b:latest), 2", "linux/%s/v3" % ma
     (lambda p: make.oci_several(p, [("a", None, [ONE]), ("b", None, [ONE])]), [], {"a"}), # one image with two names
     (lambda p: make.oci_several(p, [("a", None, [ONE]), ("b", None, [layer(file("b"))])]), ["--select", "b"], {"b"}),
     (lambda p: oci(p, [ONE]), ["--platform", "linux/pdp11"], "the image is made for linux/%s, and --platform asks for linux/pdp11" % make.ARCH),
+    # None without a variant: the best that this machine runs.
+    (lambda p: make.oci_several(p, variants("v1", BEYOND)), [], {"v1"} if LEVEL else "has no image for this machine"),
+    (lambda p: make.oci_several(p, variants(BEYOND, "v%d" % LEVEL, "v1"), nested=1), [], {"v%d" % LEVEL} if LEVEL else "has no image"),
+    (lambda p: make.oci_several(p, variants(BEYOND)), [], "has no image for this machine (linux/%s), only for others" % make.ARCH),
+    (lambda p: make.oci_several(p, variants("v1")), ["--platform", "linux/" + make.ARCH], "has no image for the platform (linux/%s), only for others" % make.ARCH),
+    (lambda p: make.oci_several(p, [*variants("v1"), ("b", None, [ONE])]), [], {"a"}),
+    (lambda p: oci(p, [ONE], config=set_path("variant", value="v1")), [], {"a"} if LEVEL else "is made for"),
+    (lambda p: oci(p, [ONE], config=set_path("variant", value=BEYOND)), [], "is made for linux/%s/%s, this machine is" % (make.ARCH, BEYOND)),
     (lambda p: oci(p, [ONE], config=set_path("variant", value="v9")), [], "is made for linux/%s/v9, this machine is linux/" % make.ARCH),
     (lambda p: oci(p, [ONE], config=set_path("variant", value="v9")), ["--platform", "linux/%s/v9" % make.ARCH], {"a"}),
 ])
