@@ -6,10 +6,12 @@
 #include "runtime/cli/say.h"
 #include "runtime/cli/skopeo.h"
 #include "runtime/text/buffer.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/installed.h"
 #include "rootfs/home.h"
 #include "runtime/text/quantity.h"
+#include "rootfs/machine.h"
 #include "rootfs/oci_image.h"
 #include "rootfs/progress.h"
 #include "rootfs/store_share.h"
@@ -190,11 +192,29 @@ static int read_pull(const struct rootfs_opts *opts, struct pull_source *source,
     *ret = (struct skopeo_copy){
         .source = source->text, .arch = platform->arch, .variant = platform->variant, .authfile = opts->authfile,
         .is_insecure = opts->insecure, .is_shown = !opts->quiet && isatty(STDERR_FILENO) == 1,
-        .timeout_ms = timeout_ms, .is_interrupted = is_interrupted,
+        .timeout_ms = timeout_ms, .until = hutch_clock_ms() + (double)timeout_ms, .is_interrupted = is_interrupted,
         /* Twice: an archive is decompressed before its layers are copied. */
         .max_bytes = limits.max_bytes < UINT64_MAX / 2 ? limits.max_bytes * 2 : UINT64_MAX,
     };
     return 0;
+}
+
+/* As hutch_oci_image_read() chooses: the usual variant of this machine, else the best that it runs. */
+static int fetch(struct skopeo_copy *copy, const struct oci_platform *platform, const struct store_work *work,
+                 char **ret_path, struct hutch_err *err)
+{
+    int rc = hutch_skopeo_copy(copy, work, ret_path, err);
+    struct hutch_err other = *err;
+
+    for (unsigned n = 0; rc < 0 && other.errnum == ENOENT && !platform->is_given; n++) {
+        copy->variant = hutch_machine_variant(platform->arch, n);
+        if (!copy->variant)
+            return -1;
+        rc = hutch_skopeo_copy(copy, work, ret_path, &other);
+        if (rc < 0 && other.errnum != ENOENT)
+            *err = other;
+    }
+    return rc;
 }
 
 static int cmd_pull(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
@@ -208,7 +228,7 @@ static int cmd_pull(const struct store *store, const struct rootfs_opts *opts, s
     if (opts->n_args != 1)
         return hutch_err_set(err, 0, "usage: hutch rootfs pull SOURCE [--name NAME]");
     if (read_pull(opts, &source, &platform, &copy, err) < 0 || hutch_store_work_begin(store, &work, err) < 0 ||
-        hutch_skopeo_copy(&copy, &work, &path, err) < 0)
+        fetch(&copy, &platform, &work, &path, err) < 0)
         return -1;
     return unpack(store, path, opts->name ? opts->name : source.name, opts->args[0], opts, err);
 }

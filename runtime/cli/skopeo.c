@@ -3,6 +3,7 @@
 #include "rootfs/store.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
+#include "sandbox/rmtree.h"
 #include "sandbox/walk.h"
 
 #include <fcntl.h>
@@ -274,13 +275,12 @@ static bool wait_for_child(struct child *child, struct tail *tail, double ms)
 static int supervise(const struct skopeo_copy *copy, struct child *child, struct tail *tail, int work_fd,
                      struct hutch_err *err)
 {
-    const double until = hutch_clock_ms() + (double)copy->timeout_ms;
     double look = 0, now = hutch_clock_ms(), next;
 
     do {
         if (copy->is_interrupted())
             return hutch_err_set(err, ECANCELED, "pull '%.200s'", copy->source);
-        if (now >= until)
+        if (now >= copy->until)
             return hutch_err_say(err, ETIMEDOUT, "pull '%.200s': it is not here after %" PRIu64 " s (--timeout)",
                                  copy->source, (copy->timeout_ms + 999) / 1000);
         if (now >= look && measure(work_fd) > copy->max_bytes)
@@ -288,7 +288,7 @@ static int supervise(const struct skopeo_copy *copy, struct child *child, struct
                                  "(--max-size)", copy->source, copy->max_bytes / 1000);
         if (now >= look)
             look = now + LOOK_MS;
-        next = look < until ? look : until;
+        next = look < copy->until ? look : copy->until;
         if (wait_for_child(child, tail, next - now))
             return 0;
         now = hutch_clock_ms();
@@ -318,6 +318,11 @@ static int end(struct child *child, struct tail *tail, bool is_over)
     return status;
 }
 
+static bool has_said(const struct tail *tail, const char *text)
+{
+    return memmem(tail->text, tail->len, text, strlen(text)) != NULL;
+}
+
 /* Where there is a way round that its words do not say. */
 static const char *find_hint(const struct tail *tail)
 {
@@ -329,8 +334,7 @@ static const char *find_hint(const struct tail *tail)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(hints); i++)
-        if (memmem(tail->text, tail->len, hints[i].one, strlen(hints[i].one)) &&
-            memmem(tail->text, tail->len, hints[i].two, strlen(hints[i].two)))
+        if (has_said(tail, hints[i].one) && has_said(tail, hints[i].two))
             return hints[i].hint;
     return "";
 }
@@ -347,7 +351,8 @@ static int judge(const struct skopeo_copy *copy, const struct tail *tail, int st
     if (!words[0])
         return hutch_err_set(err, 0, "pull '%.200s': skopeo failed (%d) and did not say why", copy->source,
                              WEXITSTATUS(status));
-    return hutch_err_set(err, 0, "skopeo: %s%s", words, find_hint(tail));
+    return hutch_err_say(err, has_said(tail, "no image found in") ? ENOENT : 0, "skopeo: %s%s", words,
+                         find_hint(tail));
 }
 
 static int run(const struct skopeo_copy *copy, const char *path, char **argv, char **env, int work_fd,
@@ -386,6 +391,8 @@ int hutch_skopeo_copy(const struct skopeo_copy *copy, const struct store_work *w
     env = make_environment(tmpdir);
     if (!target || !tmpdir || !env || words.is_broken)
         return hutch_err_set(err, ENOMEM, "pull '%.200s'", copy->source);
+    if (hutch_rmtree(work->dirfd, TARGET, err) < 0 || hutch_rmtree(work->dirfd, SCRATCH, err) < 0)
+        return -1;
     if (mkdirat(work->dirfd, SCRATCH, 0700) < 0)
         return hutch_err_set(err, errno, "create '%s'", strchr(tmpdir, '=') + 1);
     if (run(copy, path, words.argv, env, work->dirfd, err) < 0)

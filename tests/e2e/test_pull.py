@@ -187,6 +187,23 @@ def test_platform(home, shelf):
             says="the image is made for linux/%s, and --platform asks for linux/pdp11" % make.ARCH)
 
 
+def test_variant_of_this_machine(home, shelf, tmp_path):
+    """Where no image is for all machines of the kind, as unpacking chooses."""
+    level = make.x86_level()
+    if not level:
+        pytest.skip("not an x86-64")
+    several = make.oci_several(str(tmp_path / "several.tar"), [(v, {"os": "linux", "architecture": make.ARCH, "variant": v}, [layer(file("which", v))])
+                                                               for v in ("v1", "v%d" % level, "v%d" % (level + 1))][level == 1:], nested=1)
+    with tarfile.open(several) as tar:
+        make.write_folder(str(tmp_path / "several"), [(member.name, tar.extractfile(member).read()) for member in tar])
+    source = "docker://%s/team/variants" % shelf[0]
+    skopeo(str(tmp_path), "--all", "--dest-tls-verify=false", "oci:%s" % (tmp_path / "several"), source)
+    assert pull(home, source, "--insecure").returncode == 0 and content(home) == b"v%d" % level
+    support.remove_tree(home)
+    refused(home, source, "--insecure", "--platform", "linux/" + make.ARCH, says=("skopeo: ", "no image found in"))
+    refused(home, source, "--insecure", "--platform", "linux/%s/v9" % make.ARCH, says=("skopeo: ", "no image found in", "v9"))
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
     """A registry that wants a password."""
