@@ -204,7 +204,7 @@ static bool is_other_platform(const cJSON *object, const struct oci_platform *wa
            (variant && strcmp(variant, want->variant) != 0);
 }
 
-/* This machine with another variant that it runs: false when there is no @n-th one, or the user has given a platform. */
+/* This machine with another variant that it runs. False: there is no @n-th one, or the user has given a platform. */
 static bool next_variant(const struct oci_platform *platform, unsigned n, struct oci_platform *ret)
 {
     const char *variant = platform->is_given ? NULL : hutch_machine_variant(platform->arch, n);

@@ -273,5 +273,5 @@ const char *hutch_command_summary(const char *word)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(hutch_commands[i].name, word) == 0)
             return hutch_commands[i].summary;
-    return "build, unpack, pull, list, verify, remove, share and prune images"; /* rootfs, whose commands have two words */
+    return "build, unpack, pull, list, verify, remove, share and prune images"; /* rootfs has two words */
 }
