@@ -1,4 +1,4 @@
-/* A source that `hutch rootfs pull` is given, and what skopeo writes to standard error, which a registry has a say in. */
+/* A source for `hutch rootfs pull`, and what skopeo writes to standard error, some of it the words of a registry. */
 #include "runtime/cli/pull_source.h"
 #include "runtime/cli/skopeo.h"
 
