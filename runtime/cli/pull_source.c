@@ -28,7 +28,7 @@ static const struct transport {
     { "dir", KIND_PATH, NULL },
     { "containers-storage", KIND_STORAGE, NULL },
     { "docker-daemon", KIND_REFUSED,
-      "whoever may ask Docker's daemon is as good as root; write a file with docker save, and unpack that" },
+      "to ask Docker's daemon is to be as good as root; write a file with docker save, and unpack that" },
     { "ostree", KIND_REFUSED, "it is for systems that are upgraded as a whole, and hardly any skopeo can read it" },
     { "sif", KIND_REFUSED, "skopeo has other programs take the file apart; skopeo copy sif:FILE oci:DIR converts it" },
     { "tarball", KIND_REFUSED, "it is files without an image; docker import makes one of them" },
