@@ -314,7 +314,7 @@ REFUSED = [
     (["--", "--debug"], "'--debug' begins with none of"), (["--", "-"], "'-' begins with none of"), ([""], "'' begins with none of"),
     (["--debug"], "there is no option '--debug' here"),
     (["docker:app"], "is not of the form docker://"), (["docker://"], "is not of the form docker://"),
-    (["docker-daemon:app:1"], "'docker-daemon:' is not taken: whoever may ask Docker's daemon is as good as root; write a file with docker save"),
+    (["docker-daemon:app:1"], "'docker-daemon:' is not taken: to ask Docker's daemon is to be as good as root; write a file with docker save"),
     (["ostree:app"], "'ostree:' is not taken: "), (["sif:app"], "'sif:' is not taken: "), (["tarball:app"], "'tarball:' is not taken: "),
     (["docker://a\nb"], "has a control character in it"), (["docker://a\033[2J"], "has a control character in it"), ([b"oci:\xff"], "is not UTF-8"),
     (["docker://" + "a" * 1100], "is longer than 1024 bytes"), (["docker://" + "a" * 300], "does not say what the image is called; --name does"),

@@ -78,7 +78,7 @@ static const struct { const char *text, *says; } bad[] = {
     { "containers-storage:", "names no image" },
     { "containers-storage:[overlay@/srv", "names no image" },
     { "containers-storage:[overlay@/srv]", "names no image" },
-    { "docker-daemon:debian:12", "'docker-daemon:' is not taken: whoever may ask Docker's daemon is as good as root" },
+    { "docker-daemon:debian:12", "'docker-daemon:' is not taken: to ask Docker's daemon is to be as good as root" },
     { "sif:a", "'sif:' is not taken" },
     { "ostree:a", "'ostree:' is not taken" },
     { "tarball:a", "'tarball:' is not taken" },
