@@ -155,11 +155,17 @@ static const struct range *find_range(const struct range *list, size_t n, uintpt
     return NULL;
 }
 
+/* Or NULL, or a small number: none has the bits of a mixed one, but by chance (one of 2^17). */
+static bool is_address(uintptr_t word)
+{
+    return !(word >> 47);
+}
+
 static bool is_code(const struct search *search, uintptr_t word)
 {
     uintptr_t address = unmixed(word, search->pointer_guard);
 
-    return !(address >> 47) && find_range(search->code, search->n_code, address);
+    return is_address(address) && find_range(search->code, search->n_code, address);
 }
 
 static void note(uintptr_t *at, enum kind kind)
@@ -181,10 +187,14 @@ static void note_address(const struct search *search, uintptr_t *at, size_t befo
 {
     /* What exit(3) calls: the word before it says how, 2 to 4. */
     bool is_exit = before >= 1 && at[-1] >= 2 && at[-1] <= 4;
-    /* The destructor of a thread's variable: four words, so that malloc(3) has a block of 48 bytes before it. */
-    bool is_thread_exit = before >= 1 && at[-1] == 0x31;
-    /* setjmp(3)'s eight words: rbx, rbp, r12 to r15, rsp, rip. */
-    bool is_jump = before >= 7 && find_range(search->data, search->n_data, unmixed(at[-1], search->pointer_guard));
+    /* The destructor of a thread's variable: four words, so that malloc(3) has a block of 48 bytes before it, and three
+     * flags in the low bits. */
+    bool is_thread_exit = before >= 1 && (at[-1] & ~(uintptr_t)7) == 48;
+    /* setjmp(3)'s eight words: rbx, rbp, r12 to r15, rsp, rip. The second, the last but one and the last are mixed. */
+    bool has_stack = before >= 7 && find_range(search->data, search->n_data, unmixed(at[-1], search->pointer_guard));
+    bool is_jump = has_stack && !is_address(at[-6]) && is_address(unmixed(at[-6], search->pointer_guard));
+    /* One that nothing jumps to any more: what is now in use has its second word. */
+    bool is_remainder = has_stack && is_address(at[-6]);
     /* A table of functions: some of them NULL, and no two alike. */
     bool is_table = (before >= 1 && at[-1] != at[0] && is_code(search, at[-1])) ||
                     (after >= 1 && at[1] != at[0] && is_code(search, at[1])) ||
@@ -197,7 +207,7 @@ static void note_address(const struct search *search, uintptr_t *at, size_t befo
     }
     if (is_exit || is_thread_exit || is_jump || is_table)
         note(at, ADDRESS);
-    else
+    else if (!is_remainder)
         notes.has_doubtful = true;
     if (is_exit && unmixed(*at, search->pointer_guard) == (uintptr_t)do_nothing)
         notes.has_own = true;

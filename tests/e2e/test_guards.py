@@ -57,6 +57,15 @@ operators.words = (ctypes.c_ulong * 3)(1 << 63, 0, 1 << 63)
 operators.words[1] = mixed(address, guards()[1])
 """
 
+# What setjmp(3) has written, as a stack keeps it when nothing jumps there any more: the second word is something else's.
+REMAINDER = WARM_UP + """
+operators.jump, operators.remainder = (ctypes.c_ulong * 32)(), (ctypes.c_ulong * 32)()
+libc._setjmp(operators.jump)
+libc._setjmp(operators.remainder)
+operators.remainder[1] = operators.address = ctypes.addressof(operators.remainder)
+operators.words = operators.jump[:8], operators.remainder[:8]
+"""
+
 CONVERTS = """
 import ctypes, operators
 source, sink = ctypes.create_string_buffer(b"1 \\xa4"), ctypes.create_string_buffer(64)
@@ -148,6 +157,21 @@ def test_a_doubtful_word_is_not_touched():
         found = [guards_of(warm.run(PRINTS_GUARDS)) for _ in range(3)]
         assert len({stack for stack, _ in found}) == 3 and len({pointer for _, pointer in found}) == 1, found
         assert warm.run("import ctypes; ctypes.CDLL(None).exit(5)")["stdout"] == SAID
+
+
+def test_what_is_left_of_a_jump_buffer():
+    """An address in the place of its second word is used by other code, and stays; that of a whole one follows the guard."""
+    support.need("userns")
+    code = """
+import operators
+whole, rest = [[index for index in range(8) if now[index] != before[index]]
+               for now, before in zip((operators.jump, operators.remainder), operators.words)]
+print(whole, 1 in rest, operators.remainder[1] == operators.address)
+"""
+    with engine.Engine(zygotes=(("bare", None, (), 2, 4, REMAINDER),)) as warm:
+        found = [guards_of(warm.run(PRINTS_GUARDS)) for _ in range(3)]
+        assert len({pointer for _, pointer in found}) == 3, found
+        assert warm.run(code)["stdout"] == "[1, 6, 7] False True\n"
 
 
 def test_threads_of_a_fork_handler():
