@@ -77,6 +77,7 @@ extern WEAK int PyErr_ExceptionMatches(PyObject *type);
 extern WEAK void PyErr_Clear(void);
 extern WEAK void PyErr_Print(void);
 extern WEAK void PyErr_WriteUnraisable(PyObject *where);
+extern WEAK void PyErr_FormatUnraisable(const char *format, ...); /* from 3.13 on */
 extern WEAK void PyErr_SetString(PyObject *type, const char *text);
 extern WEAK void PyErr_Fetch(PyObject **type, PyObject **value, PyObject **traceback);
 extern WEAK void PyErr_Restore(PyObject *type, PyObject *value, PyObject *traceback);
@@ -86,6 +87,10 @@ extern WEAK int PySys_SetObject(const char *name, PyObject *value);
 extern WEAK void PySys_WriteStderr(const char *format, ...);
 extern WEAK PyObject *PyEval_GetBuiltins(void);       /* borrowed */
 extern WEAK PyObject *PyImport_GetModuleDict(void);   /* borrowed */
+extern WEAK PyObject *PyImport_ImportModule(const char *name);
+extern WEAK PyObject *PyEval_EvalCode(PyObject *code, PyObject *globals, PyObject *locals);
+extern WEAK PyObject *Py_CompileStringExFlags(const char *text, const char *name, int start, PyCompilerFlags *flags,
+                                              int optimize);
 extern WEAK PyObject *PyModule_GetDict(PyObject *module); /* borrowed */
 extern WEAK intptr_t PyGC_Collect(void);
 extern WEAK PyObject *PyRun_FileExFlags(FILE *file, const char *name, int start, PyObject *globals, PyObject *locals,

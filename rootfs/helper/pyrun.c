@@ -54,6 +54,15 @@ static void flush_quietly(void)
     PyErr_Restore(type, value, traceback);
 }
 
+/* @what is @whose, in the words of 3.13. */
+static void tell_of_failure(const char *what, PyObject *whose)
+{
+    if (PyErr_FormatUnraisable)
+        PyErr_FormatUnraisable("Exception ignored on %s", what);
+    else
+        PyErr_WriteUnraisable(whose);
+}
+
 /* False when something could not be written. stdout's failure is told; where would stderr's be? */
 static bool flush_streams(void)
 {
@@ -61,7 +70,7 @@ static bool flush_streams(void)
     bool is_fine = flush(out);
 
     if (!is_fine)
-        PyErr_WriteUnraisable(out);
+        tell_of_failure("flushing sys.stdout", out);
     if (!flush(PySys_GetObject("stderr"))) {
         PyErr_Clear();
         is_fine = false;
@@ -69,27 +78,51 @@ static bool flush_streams(void)
     return is_fine;
 }
 
+/* From 3.13 on a traceback shows the lines of "python3 -c", which the module linecache is told of. */
+static bool register_lines(PyObject *code, PyObject *text)
+{
+    PyObject *module = PyImport_ImportModule("linecache"), *done = NULL;
+
+    if (module)
+        done = PyObject_CallMethod(module, "_register_code", "OOs", code, text, "<string>");
+    Py_DecRef(done);
+    Py_DecRef(module);
+    return done;
+}
+
+static PyObject *run_text(PyObject *globals, PyObject *text)
+{
+    PyCompilerFlags flags = { .cf_flags = PyCF_IGNORE_COOKIE };
+    const char *utf8 = PyUnicode_AsUTF8(text);
+    PyObject *code, *value = NULL;
+
+    if (!utf8) {
+        PySys_WriteStderr("Unable to decode the command from the command line:\n");
+        return NULL;
+    }
+    if (!PyErr_FormatUnraisable) /* before 3.13 */
+        return PyRun_StringFlags(utf8, Py_file_input, globals, globals, &flags);
+    code = Py_CompileStringExFlags(utf8, "<string>", Py_file_input, &flags, -1);
+    if (code && register_lines(code, text))
+        value = PyEval_EvalCode(code, globals, globals);
+    Py_DecRef(code);
+    return value;
+}
+
 /* What its module code returns, NULL with an exception. */
 static PyObject *run(PyObject *globals, const struct program *program)
 {
-    PyCompilerFlags flags = { .cf_flags = PyCF_IGNORE_COOKIE };
     PyObject *value;
-    const char *utf8;
     FILE *file;
 
-    if (program->fd >= 0) {
-        file = fdopen(program->fd, "r");
-        if (!file)
-            _exit(1);
-        value = PyRun_FileExFlags(file, program->name, Py_file_input, globals, globals, 1, NULL);
-        flush_quietly();
-        return value;
-    }
-    utf8 = PyUnicode_AsUTF8(program->text);
-    if (utf8)
-        return PyRun_StringFlags(utf8, Py_file_input, globals, globals, &flags);
-    PySys_WriteStderr("Unable to decode the command from the command line:\n");
-    return NULL;
+    if (program->fd < 0)
+        return run_text(globals, program->text);
+    file = fdopen(program->fd, "r");
+    if (!file)
+        _exit(1);
+    value = PyRun_FileExFlags(file, program->name, Py_file_input, globals, globals, 1, NULL);
+    flush_quietly();
+    return value;
 }
 
 /* The exit code that the SystemExit stands for, which is gone then. */
@@ -139,9 +172,23 @@ static void wait_for_threads(void)
     Py_IncRef(threading);
     done = PyObject_CallMethod(threading, "_shutdown", NULL);
     if (!done)
-        PyErr_WriteUnraisable(threading);
+        tell_of_failure("threading shutdown", threading);
     Py_DecRef(done);
     Py_DecRef(threading);
+}
+
+/* Python's main thread is over, as the version has it. */
+static bool end_main_thread(PyObject *thread)
+{
+    PyObject *handle = PyObject_GetAttrString(thread, "_handle"); /* from 3.13 on */
+    PyObject *done = handle ? PyObject_CallMethod(handle, "_set_done", NULL) : NULL;
+    bool is_done = done;
+
+    Py_DecRef(done);
+    Py_DecRef(handle);
+    PyErr_Clear();
+    return is_done || (!handle && PyObject_SetAttrString(thread, "_is_stopped", Py_True) == 0 &&
+                       PyObject_SetAttrString(thread, "_tstate_lock", Py_None) == 0);
 }
 
 /* What threading._shutdown() comes to when there are no other threads and no callbacks: said in C, as a call of that
@@ -154,14 +201,14 @@ static bool end_alone(const struct pyobjects *py)
 
     if (!threading || threading == Py_None)
         return !threading;
-    locks = PyObject_GetAttrString(threading, "_shutdown_locks");
+    locks = PyObject_GetAttrString(threading, "_shutdown_locks"); /* before 3.13, where the interpreter has them */
+    PyErr_Clear();
     functions = PyObject_GetAttrString(threading, "_threading_atexits");
     thread = PyObject_GetAttrString(threading, "_main_thread");
     count = PyObject_CallFunction(py->count_threads, NULL);
-    if (locks && functions && thread && count)
-        is_alone = PySet_Size(locks) <= 1 && PyList_Size(functions) == 0 && PyLong_AsLong(count) == 0 &&
-                   PyObject_SetAttrString(thread, "_is_stopped", Py_True) == 0 &&
-                   PyObject_SetAttrString(thread, "_tstate_lock", Py_None) == 0;
+    if (functions && thread && count)
+        is_alone = (!locks || PySet_Size(locks) <= 1) && PyList_Size(functions) == 0 && PyLong_AsLong(count) == 0 &&
+                   end_main_thread(thread);
     PyErr_Clear();
     Py_DecRef(locks);
     Py_DecRef(functions);
@@ -372,6 +419,26 @@ static void forget_modules(const struct pyobjects *py, PyObject *names, bool is_
     PyErr_Clear();
 }
 
+/* The one thing in Python's own modules that does something when it is deleted, from 3.12 on: it waits for a process
+ * that removes what the program has left, and tells of it. */
+static void end_resource_tracker(void)
+{
+    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "multiprocessing.resource_tracker");
+    PyObject *tracker = module && module != Py_None ? PyObject_GetAttrString(module, "_resource_tracker") : NULL;
+    PyObject *delete = tracker ? PyObject_GetAttrString(tracker, "__del__") : NULL;
+
+    if (delete) {
+        PyObject *done = PyObject_CallFunction(delete, NULL);
+
+        if (!done)
+            PyErr_WriteUnraisable(delete);
+        Py_DecRef(done);
+    }
+    PyErr_Clear();
+    Py_DecRef(delete);
+    Py_DecRef(tracker);
+}
+
 /* False when output was lost. */
 static bool end_interpreter(const struct pyobjects *py, const struct census *census)
 {
@@ -390,6 +457,7 @@ static bool end_interpreter(const struct pyobjects *py, const struct census *cen
     empty_sys();
     PyList_SetSlice(py->callbacks, 0, PyList_Size(py->callbacks), NULL);
     forget_modules(py, names, true);
+    end_resource_tracker();
     flush_quietly();
     return is_fine;
 }

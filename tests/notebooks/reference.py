@@ -15,7 +15,13 @@ import nbformat
 import traitlets.config
 from nbconvert.exporters import NotebookExporter
 from nbconvert.preprocessors import ExecutePreprocessor
-from nbconvert.preprocessors.coalescestreams import coalesce_streams
+
+try:
+    from nbconvert.preprocessors.coalescestreams import coalesce_streams
+except ImportError:  # nbconvert 7
+    from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+
+    coalesce_streams = CoalesceStreamsPreprocessor().preprocess
 
 WORK = os.getcwd()
 SECONDS = 300  # for one notebook; the longest takes 25 where nothing else runs. nbconvert waits without end for a reply that a kernel lost

@@ -2,17 +2,24 @@
 # expressions. Done once in the zygote, no worker has to. Nothing here may leave a trace that a program could notice,
 # nor draw random numbers from a generator that workers do not renew, start threads, or open files that stay open.
 
+import sys
+
 PYTHON = """
-import io, sys
+import io
 stream = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", "\\n")
 print("text", 1, 2.5, file=stream)
 stream.flush()
+"""
+
+# From Python 3.13 on the interpreter imports a module for it, which no program is to find that has not asked for it.
+EXCEPTION = """
+import io, sys
 def function(number):
     return number / 0
 try:
     function(1)
 except ZeroDivisionError:
-    stderr, sys.stderr = sys.stderr, stream
+    stderr, sys.stderr = sys.stderr, io.TextIOWrapper(io.BytesIO(), "utf-8")
     try:
         sys.__excepthook__(*sys.exc_info())
     finally:
@@ -54,7 +61,7 @@ pd.to_datetime(pd.Series(["2020-01-02", "2021-03-04"])).dt.year
 # The parts that any figure needs, without pyplot, which would keep something. matplotlib keeps fonts that it has
 # loaded, with their files open: here these are files in memory.
 MATPLOTLIB = """
-import builtins, io
+import builtins, io  # the first is asked by Python code, the second by matplotlib's own from 3.10 on
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 class File(io.BytesIO):
@@ -76,11 +83,12 @@ def draw():
     right.bar(["a", "b"], [1, 2]); right.scatter([1], [1]); right.hist([1, 2, 2])
     figure.tight_layout()
     figure.savefig(io.BytesIO(), format="png")
-original, builtins.open = builtins.open, open_font
+original = io.open
+io.open = builtins.open = open_font
 try:
     draw()
 finally:
-    builtins.open = original
+    io.open = builtins.open = original
 """
 
 PYPLOT = """
@@ -95,6 +103,7 @@ plt.close("all")
 # What is there, and what to do with it. The first is the interpreter itself.
 EXERCISES = [
     ("builtins", PYTHON),
+    ("traceback" if sys.version_info >= (3, 13) else "builtins", EXCEPTION),
     ("ssl", SSL),
     ("json", JSON),
     ("numpy", NUMPY),
@@ -102,10 +111,10 @@ EXERCISES = [
     ("matplotlib.figure", MATPLOTLIB),
     ("matplotlib.pyplot", PYPLOT),
 ]
-done = []
+done = {}
 
 
-def run(name, code):
+def run(code):
     try:
         exec(code, {"__name__": "first_use"})
     except Exception:
@@ -114,11 +123,11 @@ def run(name, code):
 
 def exercise(modules):
     for name, code in EXERCISES:
-        if (name in modules or name == "builtins") and name not in dict(done):
-            done.append((name, compile(code, "<first use>", "exec", 0, True)))
-            run(*done[-1])
+        if (name in modules or name == "builtins") and code not in done:
+            done[code] = compile(code, "<first use>", "exec", 0, True)
+            run(done[code])
 
 
 def again():
-    for name, code in done:
-        run(name, code)
+    for code in done.values():
+        run(code)

@@ -3,6 +3,7 @@
 # of these and at their lines: each function of ours that is on the stack stands in the place of one of ipykernel's.
 import functools
 import os
+import sys
 import types
 
 HERE = os.path.dirname(__file__) + "/"
@@ -21,6 +22,7 @@ DISPATCH = (
     ("ipykernel.kernelbase", "Kernel.dispatch_queue", None, -1),
     ("ipykernel.kernelbase", "Kernel.process_one", None, -1),
     ("ipykernel.kernelbase", "Kernel.dispatch_shell", None, -1),
+    ("ipykernel.ipkernel", "IPythonKernel.execute_request", None, -1),  # from 6.29 on
     ("ipykernel.kernelbase", "Kernel.execute_request", None, -1),
     ("ipykernel.ipkernel", "IPythonKernel.do_execute", "run_cell", -2),
 )
@@ -31,11 +33,23 @@ def is_ours(frame):
     return id(frame.f_code) in placed or frame.f_code.co_filename.startswith(HERE)
 
 
+def is_kernel_without_frozen():
+    """Whether the image's kernel has the modules of the standard library from their files, as debuggers want it."""
+    try:
+        with open(sys.prefix + "/share/jupyter/kernels/python3/kernel.json", encoding="utf-8") as file:
+            return "-Xfrozen_modules=off" in file.read()
+    except OSError:
+        return False
+
+
 def find_code(module, function):
     """The code of a function whose module need not be imported. Raises where there is none."""
+    import importlib.machinery
     import importlib.util
 
     spec = importlib.util.find_spec(module)
+    if spec.origin == "frozen" and is_kernel_without_frozen():
+        spec = importlib.machinery.PathFinder.find_spec(module)
     code = spec.loader.get_code(module)
     for name in function.split(".") if function else ():
         code = next(const for const in code.co_consts if isinstance(const, types.CodeType) and const.co_name == name)
@@ -47,7 +61,7 @@ def find_line(code, called, which):
 
     lines, line = [], code.co_firstlineno
     for instruction in dis.get_instructions(code):
-        line = instruction.starts_line or line
+        line = getattr(instruction, "line_number", instruction.starts_line) or line  # Python 3.13, and before
         is_call = instruction.opname == "GET_AWAITABLE" if called is None else instruction.argval == called
         if is_call and line not in lines:
             lines.append(line)
@@ -65,13 +79,14 @@ def on_one_line(code):
 
 
 def put(function, place):
-    """@function is on the stack as if it was what stands at @place; as itself where there is no such thing."""
+    """@function is on the stack as if it was what stands at @place, which is told; as itself where there is no such
+    thing."""
     module, name, called, which = place
     try:
         code = find_code(module, name)
         line = find_line(code, called, which)
     except (ImportError, StopIteration, LookupError, OSError, ValueError):
-        return
+        return False
     own = function.__code__
     function.__code__ = own.replace(
         co_filename=code.co_filename,
@@ -82,15 +97,21 @@ def put(function, place):
     )
     function.__name__, function.__qualname__ = code.co_name, code.co_qualname
     placed.add(id(function.__code__))
+    return True
 
 
 def call(following, function):
     return following[0](following[1:], function) if following else function()
 
 
+def call_alone(function):
+    return function()
+
+
 def chain(places):
-    """What calls a function through one frame for each place."""
-    functions = [types.FunctionType(call.__code__, {}) for _ in places]
-    for function, place in zip(functions, places):
-        put(function, place)
+    """What calls a function through one frame for each place that there is."""
+    made = [(types.FunctionType(call.__code__, {}), place) for place in places]
+    functions = [function for function, place in made if put(function, place)]
+    if not functions:
+        return call_alone
     return functools.partial(functions[0], functions[1:])

@@ -164,6 +164,8 @@ def define_stream(link, known):
         """Text that goes to the pipe at once, where C code's and other processes' output goes as well. flush() ends a
         message, as it does in a kernel."""
 
+        parent_header = None  # there is one thread's, where ipykernel has one for each from 6.29 on
+
         def __init__(self, session, name, fd):
             self.session, self.name, self.topic = session, name, b"stream." + name.encode()
             self.parent_header, self.echo, self._exc, self._isatty = {}, None, None, False

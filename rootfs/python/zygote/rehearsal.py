@@ -142,7 +142,9 @@ def nothing_left(parts, codes):
         enter(restored(tempfile, "tempdir", "_name_sequence"))
         enter(restored(interactive, "_last_traceback", "exit_now"))
         enter(restored(parts.session, "pid", "message_count"))
-        enter(same_contents(linecache.cache, linecache._ipython_cache, interactive.compile._filename_map))
+        enter(same_contents(linecache.cache, interactive.compile._filename_map))
+        if hasattr(linecache, "_ipython_cache"):  # IPython before 8.6
+            enter(same_contents(linecache._ipython_cache))
         if codes is not IN_WORKER:
             enter(display_as_it_was(interactive))
         enter(another_context(interactive))

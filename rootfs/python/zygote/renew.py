@@ -161,9 +161,13 @@ def clean_up():
     """What imports and first use have left that no fresh interpreter has, as far as it can be undone before the
     fork."""
     for number in range(1, _signal.NSIG):
-        handler = _signal.getsignal(number)
-        if callable(handler):
+        try:  # Python knows nothing of a library's own, such as that of readline
             _signal.signal(number, _signal.SIG_DFL)
+        except (OSError, ValueError):
+            pass  # SIGKILL, and those that libc has taken
+    for name in (b"LINES", b"COLUMNS"):  # readline's, for children
+        if name not in os.environ._data:
+            os.unsetenv(name)
     for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ"):  # as python3 does when it starts
         if hasattr(_signal, name):
             _signal.signal(getattr(_signal, name), _signal.SIG_IGN)
@@ -236,7 +240,8 @@ def renew_multiprocessing(module):
 
 
 def renew_logging(module):
-    module._startTime = time.time()  # what relativeCreated counts from
+    # What relativeCreated counts from: nanoseconds, and seconds before Python 3.13.
+    module._startTime = time.time_ns() if isinstance(module._startTime, int) else time.time()
 
 
 BY_MODULE = [

@@ -2,7 +2,6 @@
 # once and used by workers. No process but one that executes cells may find a trace of it: what IPython puts into
 # builtins, sys and atexit when a shell is made is taken out again here, and put back by install().
 import _signal
-import atexit
 import builtins
 import contextlib
 import os
@@ -62,6 +61,7 @@ class LazyShelf:
 @contextlib.contextmanager
 def nothing_outside():
     """Whatever is done meanwhile leaves the interpreter as it was. Yields what was to be there, for set_back()."""
+    import atexit  # the one that others import by now, not that of before main.hide()
     import linecache
 
     missing, main, environ = object(), sys.modules.get("__main__"), dict(os.environ)
@@ -266,11 +266,12 @@ def count_threads():
 
 def install():
     """In the worker that is to execute cells."""
+    import atexit
+
     parts = made
     shell = parts.shell
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-    # As zmqshell's init_environment().
-    os.environ.update(TERM="xterm-color", CLICOLOR="1", PAGER="cat", GIT_PAGER="cat")
+    shell.init_environment()
     os.environ["JPY_PARENT_PID"] = str(os.getppid())
     set_instance(shell)
     set_instance(parts.kernel)
