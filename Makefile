@@ -230,6 +230,12 @@ check: ## install what is missing, build, and run every test lane once
 	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
+.PHONY: check-trixie
+check-trixie: ## the lanes that run Python, with images of Debian 13
+	@.ci/packages build images test
+	@$(SUBMAKE) all unit clients
+	@HUTCH_SUITE=trixie HUTCH_TEST_IMAGES=$(CURDIR)/build/images-trixie tests/run B=$(B) e2e hostile warm kill
+
 .PHONY: check-full
 check-full: ## the same as root, as a user, without control groups, and with every kernel
 	@.ci/packages build images test kernel

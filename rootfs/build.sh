@@ -7,16 +7,22 @@
 # No daemon. Needs: mmdebstrap, zstd, tar; uidmap for ordinary users.
 #
 #   HUTCH_APT_SOURCES   a file with apt sources to install from; without it, the machine's own sources of Debian
-#   HUTCH_SUITE         Debian release, default bookworm
-#   SOURCE_DATE_EPOCH   newest time that any file may carry, in seconds; default: the release day of bookworm
+#   HUTCH_SUITE         Debian release, default bookworm; the image of another is called FLAVOUR-RELEASE
+#   SOURCE_DATE_EPOCH   newest time that any file may carry, in seconds; default: the day of the release
 #   TMPDIR              where to work: about twice the size of the image, readable for others
 set -euo pipefail
 export LC_ALL=C
 umask 022
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-suite=${HUTCH_SUITE:-bookworm}
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1686355200}
+usual=bookworm
+suite=${HUTCH_SUITE:-$usual}
+case $suite in
+bookworm) released=1686355200 ;; # 2023-06-10
+trixie) released=1754697600 ;;   # 2025-08-09
+*) released= ;;                  # not tried
+esac
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-${released:-$(date +%s)}}
 
 die() {
     echo "build.sh: $*" >&2
@@ -26,7 +32,8 @@ die() {
 [ $# -eq 2 ] || die "usage: build.sh FLAVOUR OUT.tar (flavours: $("$here/packages.sh" flavours | tr '\n' ' '))"
 flavour=$1
 out=$2
-packages=$("$here/packages.sh" "$flavour") || exit 1
+[[ $suite =~ ^[a-z0-9][a-z0-9.-]{0,63}$ ]] || die "HUTCH_SUITE is '$suite', not a release of Debian"
+packages=$("$here/packages.sh" "$flavour" "$suite") || exit 1
 [[ $SOURCE_DATE_EPOCH =~ ^[0-9]{1,11}$ ]] || die "SOURCE_DATE_EPOCH is '$SOURCE_DATE_EPOCH', not a number of seconds"
 
 # mmdebstrap and its tools sit in sbin directories that an ordinary user may not have in PATH.
@@ -80,11 +87,15 @@ if [ -n "${HUTCH_APT_SOURCES-}" ]; then
 else
     # What this machine's apt knows as Debian's own main section of the suite, its updates and security fixes. Which
     # sources those are stands in the package lists; where none were fetched yet, they are, to a place of our own.
+    # A release that it does not know but this script does is looked for where the machine's own comes from.
     debian_sources() {
+        local all known='(bookworm|trixie)'
         # shellcheck disable=SC2016  # apt's placeholders
-        apt-get "$@" indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' \
-            'Created-By: Packages' 'Origin: Debian' 'Component: main' |
-            grep -E "^deb [^ ]+ ${suite}(-updates|-security)? main$" | sort -u
+        all=$(apt-get "$@" indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+            'Created-By: Packages' 'Origin: Debian' 'Component: main')
+        grep -E "^deb [^ ]+ ${suite}(-updates|-security)? main$" <<<"$all" | sort -u ||
+            { [ -n "$released" ] && sed -nE "s/^(deb [^ ]+) $known(-updates|-security)? main$/\\1 $suite\\3 main/p" <<<"$all" |
+                sort -u | grep .; }
     }
     if ! debian_sources >"$work/sources"; then
         mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial"
@@ -96,11 +107,14 @@ else
         "(apt-get update, or name a file with sources in HUTCH_APT_SOURCES)"
 fi
 
+name=$flavour
+[ "$suite" = "$usual" ] || name=$flavour-$suite
+
 started=$SECONDS
 say() { [ -n "${HUTCH_BUILD_QUIET-}" ] || printf 'build.sh: %3d s  %s\n' $((SECONDS - started)) "$*" >&2; }
 
 # 1. The tree, as one tar stream sorted by name, owners as in the image, no device nodes.
-say "build '$flavour' ($(wc -w <<<"$packages") packages and what they depend on)"
+say "build '$name' ($(wc -w <<<"$packages") packages and what they depend on)"
 args=(--mode="$mode" --variant=essential --format=tar --skip=output/dev --skip=cleanup)
 args+=(--aptopt='Acquire::Languages "none"' --dpkgopt=force-unsafe-io)
 args+=(--setup-hook="$work/rootfs/prepare.sh \"\$1\"")
@@ -158,7 +172,7 @@ add_blob "$work/layer.zst"
 layer="{\"mediaType\":\"application/vnd.oci.image.layer.v1.tar+zstd\",\"digest\":\"sha256:$digest\",\"size\":$size}"
 
 printf '{"created":"%s","architecture":"%s"%s,"os":"linux","config":{"User":"1000:1000","Env":["PATH=%s","HOME=/tmp","LANG=C.UTF-8"],"Cmd":["python3"],"WorkingDir":"/mnt/data"},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"%s","created_by":"hutch rootfs build %s"}]}' \
-    "$created" "$arch" "$variant" /usr/local/bin:/usr/bin:/bin "$diff_id" "$created" "$flavour" >"$work/config.json"
+    "$created" "$arch" "$variant" /usr/local/bin:/usr/bin:/bin "$diff_id" "$created" "$name" >"$work/config.json"
 add_blob "$work/config.json"
 config="{\"mediaType\":\"application/vnd.oci.image.config.v1+json\",\"digest\":\"sha256:$digest\",\"size\":$size}"
 
@@ -168,7 +182,7 @@ add_blob "$work/manifest.json"
 manifest=$digest
 
 printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%s","size":%s,"platform":{"architecture":"%s","os":"linux"%s},"annotations":{"org.opencontainers.image.ref.name":"%s"}}]}' \
-    "$manifest" "$size" "$arch" "$variant" "$flavour" >"$work/oci/index.json"
+    "$manifest" "$size" "$arch" "$variant" "$name" >"$work/oci/index.json"
 printf '{"imageLayoutVersion":"1.0.0"}' >"$work/oci/oci-layout"
 
 # 4. The archive, complete or not there.

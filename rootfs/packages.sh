@@ -1,6 +1,7 @@
 #!/bin/sh
-# packages.sh SECTION - prints the packages of a flavour (with those of the sections it extends), or of the
-# section "absent"; "flavours" prints the flavours. The one reader of packages.txt.
+# packages.sh SECTION [SUITE] - prints the packages of a flavour (with those of the sections it extends), or of the
+# section "absent", as the Debian release has them (default: bookworm); "flavours" prints the flavours. The one
+# reader of packages.txt.
 set -eu
 
 list=$(dirname "$0")/packages.txt
@@ -14,9 +15,9 @@ absent)
     ;;
 *)
     # Sections are read from the top until the one asked for has ended.
-    awk -v want="[${1-}]" '
+    awk -v want="[${1-}]" -v suite="(${2:-bookworm})" '
         /^\[/  { if (found || $1 == "[absent]") exit; found = ($1 == want); next }
-               { sub(/#.*/, ""); if (NF) names[++n] = $1 }
+               { sub(/#.*/, ""); if (NF && (NF == 1 || $2 == suite)) names[++n] = $1 }
         END    { if (!found) exit 1; for (i = 1; i <= n; i++) print names[i] }' "$list" || {
         echo "packages.sh: no flavour '${1-}' in packages.txt (there are: $("$0" flavours | tr '\n' ' '))" >&2
         exit 1

@@ -25,7 +25,7 @@ rm -rf "$root"/var/lib/apt "$root"/var/cache/apt "$root"/var/cache/debconf "$roo
     "$root"/var/lib/dpkg/info "$root"/var/lib/dpkg/updates "$root"/var/lib/dpkg/triggers \
     "$root"/var/lib/dpkg/alternatives "$root"/var/lib/dpkg/*-old "$root"/var/lib/dpkg/lock* \
     "$root"/var/lib/systemd "$root"/var/lib/python "$root"/var/backups "$root"/etc/apt \
-    "$root"/etc/dpkg/dpkg.cfg.d "$root"/usr/lib/python3.11/config-3.11-*
+    "$root"/etc/dpkg/dpkg.cfg.d "$root"/usr/lib/python3.[0-9]*/config-3.*
 find "$root"/var/log "$root"/var/cache "$root"/tmp "$root"/run "$root"/var/tmp -mindepth 1 ! -type d -delete
 find "$root"/tmp "$root"/run "$root"/var/tmp "$root"/var/cache -mindepth 1 -type d -empty -delete
 
@@ -64,7 +64,7 @@ import gc, os, py_compile, sys
 gc.disable()
 share, shares = int(sys.argv[1]), int(sys.argv[2])
 files = []
-for top in ("/usr/lib/python3", "/usr/lib/python3.11", "/usr/share/python3"):
+for top in ("/usr/lib/python3", os.path.dirname(os.__file__), "/usr/share/python3"):
     for where, dirs, names in os.walk(top):
         files += [os.path.join(where, n) for n in names if n.endswith(".py")]
 for name in sorted(files)[share::shares]:
