@@ -1,6 +1,7 @@
 #include "rootfs/store_priv.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/log.h"
 #include "rootfs/home.h"
 #include "sandbox/rmtree.h"
 
@@ -13,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define MIN_DIGEST_PREFIX 6
 
@@ -338,6 +340,23 @@ int hutch_store_resolve(const struct store *store, const char *name, char ret_he
 
 /* --- finding ---------------------------------------------------------------------------------------------- */
 
+/* Every reader of a shared tree may hold any lock of it. Its owner holds one against readers for a moment only, while
+ * the tree is renamed; so after that time a reader goes on without. */
+static int lock_for_reading(int fd)
+{
+    const struct timespec pause = { .tv_nsec = 10000000 };
+
+    for (int turn = 0; turn < 200; turn++) {
+        if (TEMP_FAILURE_RETRY(flock(fd, LOCK_SH | LOCK_NB)) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK)
+            return -1;
+        nanosleep(&pause, NULL);
+    }
+    hutch_log_debug("store: another process has held a lock of the tree for two seconds: going on without");
+    return 0;
+}
+
 int hutch_store_lock_tree(const struct store *store, const char *hex, int operation, int *ret_fd, struct hutch_err *err)
 {
     char path[16 + DIGEST_HEX];
@@ -349,7 +368,7 @@ int hutch_store_lock_tree(const struct store *store, const char *hex, int operat
     if (fd < 0)
         return hutch_err_set(err, errno, "open '%s/%s'", store->path, path);
     /* A network file system may know no locks; then the owner may remove what is in use. */
-    if (TEMP_FAILURE_RETRY(flock(fd, operation)) < 0 &&
+    if ((operation == LOCK_SH ? lock_for_reading(fd) : TEMP_FAILURE_RETRY(flock(fd, operation))) < 0 &&
         !(store->is_shared && (errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL))) {
         if (errno == EWOULDBLOCK)
             return hutch_err_set(err, EBUSY, "image sha256:%.12s is in use by a running sandbox", hex);

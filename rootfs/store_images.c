@@ -89,6 +89,7 @@ static int unpack_layers(const struct source *source, struct oci_image *image, i
         close(fd);
         return -1;
     }
+    tree.entries_left = &budget.entries;
     if (measure(source, image, &u->total, err) < 0)
         return -1;
     u->doing = "unpack";
@@ -180,6 +181,18 @@ static int name_source(struct source *source, const char *text, struct hutch_err
     return 0;
 }
 
+/* What an archive calls itself takes no name away from another image: that is for the user to say. */
+static int check_own_name(const struct store *store, const char *name, const char *digest, struct hutch_err *err)
+{
+    char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1];
+    struct hutch_err none;
+
+    if (hutch_store_resolve(store, name, hex, file, &none) < 0 || strcmp(hex, digest) == 0)
+        return 0;
+    return hutch_err_set(err, EEXIST, "the archive calls its image '%s', as another in the store is called: give it a "
+                                      "name (--name %s replaces that)", name, name);
+}
+
 int hutch_store_unpack(const struct store *store, const char *archive, const struct store_unpack *opts,
                        struct store_image *ret, struct hutch_err *err)
 {
@@ -201,6 +214,8 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
         return -1;
     if (!name && image.name && hutch_store_is_name(image.name))
         name = image.name;
+    if (name && name != opts->name && check_own_name(store, name, image.digest, err) < 0)
+        return -1;
     if (hutch_store_has_tree(store, image.digest)) {
         if (commit_tree(store, NULL, image.digest, name, err) < 0)
             return hutch_err_wrap(err, "unpack '%s'", source.path);

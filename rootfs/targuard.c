@@ -60,7 +60,7 @@ static int check_pax(struct targuard *g, struct hutch_err *err)
         unsigned long len = strtoul(p, &after, 10); /* g->ext ends with a NUL */
         const char *key = after + 1, *value;
 
-        if (len < 5 || len > (size_t)(end - p) || *after != ' ' || after == p)
+        if (*p < '0' || *p > '9' || *after != ' ' || len > (size_t)(end - p) || len <= (size_t)(key - p))
             return 0; /* not for us to judge */
         value = memchr(key, '=', (size_t)(p + len - key));
         if (!value)

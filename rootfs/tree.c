@@ -49,6 +49,7 @@ static void forget_layer(struct tree *tree)
 {
     tdestroy(tree->layer_paths, free);
     tree->layer_paths = NULL;
+    tree->layer_bytes = 0;
 }
 
 void hutch_tree_done(struct tree *tree)
@@ -92,6 +93,10 @@ static int note_path(struct tree *tree, const char *path, struct hutch_err *err)
             free(copy);
             return 0;
         }
+        tree->layer_bytes += strlen(copy) + 64; /* with its node */
+        if (tree->layer_bytes > TREE_MAX_LAYER_BYTES)
+            return hutch_err_set(err, E2BIG, "remember '%.100s': the layer's names are more than %llu MiB", path,
+                                 TREE_MAX_LAYER_BYTES >> 20);
         slash = strrchr(copy, '/');
         if (!slash)
             return 0;
@@ -274,6 +279,11 @@ static int follow_component(struct tree *tree, struct follow *f, size_t len, boo
                                  f->link);
         if (errno != ENOENT || !create)
             return hutch_err_set(err, errno, "open directory '%s'", candidate);
+        if (tree->entries_left && (*tree->entries_left)-- == 0) {
+            *tree->entries_left = 0;
+            return hutch_err_set(err, 0, "the image has too many directories, those that only a path names among them "
+                                         "(--max-entries allows more)");
+        }
         if (make_dir(tree, tree->dirfd, candidate, candidate, 0755, 0, err) < 0)
             return -1;
     } else if (S_ISLNK(st.st_mode)) {

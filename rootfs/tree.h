@@ -24,6 +24,7 @@
 
 #define TREE_USER 1000      /* uid and gid of the sandbox's user in the archive */
 #define TREE_MAX_DEPTH 128  /* directories above an entry */
+#define TREE_MAX_LAYER_BYTES (256ull << 20) /* of the paths of one layer that is not the first */
 
 /* What an archive says about an entry. */
 struct tree_meta {
@@ -44,6 +45,8 @@ struct tree {
     size_t n_times, cap_times;
     int parent_fd;           /* owned; the directory that the last entry was in, or -1 */
     uint64_t n_devices;      /* nodes that were passed over */
+    uint64_t *entries_left;  /* set by the caller, or NULL: directories that only a path names count there, too */
+    uint64_t layer_bytes;    /* of layer_paths */
     char parent[PATH_MAX];   /* its name in the archive, */
     char parent_real[PATH_MAX]; /* and where that led */
 };

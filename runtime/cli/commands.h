@@ -67,7 +67,7 @@ struct tools_opts {
 #define ROOTFS_MAX_ARGS 64
 
 struct rootfs_opts {
-    const char *name, *select, *platform, *max_size, *max_entries, *output, *timeout, *authfile;
+    const char *name, *select, *platform, *max_size, *max_entries, *suite, *output, *timeout, *authfile;
     bool json, quiet, dry_run, insecure, help;
     const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
     size_t n_args;

@@ -32,6 +32,7 @@
 enum { EXIT_DIFFERENT = 1 };
 
 #define MAX_SHOWN 20 /* differences of one image */
+#define USUAL_SUITE "bookworm" /* build.sh's own choice: an image of another release is called after that */
 #define PULL_MS (30 * 60 * 1000ull)
 
 /* --- interruption ----------------------------------------------------------------------------------------- */
@@ -265,7 +266,8 @@ static int find_builder(char **ret, struct hutch_err *err)
 }
 
 /* Runs the builder with stdin from /dev/null and stdout (the digest, which unpacking tells again) thrown away. */
-static int run_builder(const char *script, const char *flavour, const char *out, bool is_quiet, struct hutch_err *err)
+static int run_builder(const char *script, const char *flavour, const char *out, const struct rootfs_opts *opts,
+                       struct hutch_err *err)
 {
     char *argv[] = { (char *)(uintptr_t)script, (char *)(uintptr_t)flavour, (char *)(uintptr_t)out, NULL };
     posix_spawn_file_actions_t actions;
@@ -275,8 +277,10 @@ static int run_builder(const char *script, const char *flavour, const char *out,
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (is_quiet)
+    if (opts->quiet)
         setenv("HUTCH_BUILD_QUIET", "1", 1);
+    if (opts->suite)
+        setenv("HUTCH_SUITE", opts->suite, 1);
     rc = posix_spawn(&pid, script, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (rc != 0)
@@ -298,10 +302,10 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
 {
     const char *flavour = opts->n_args > 0 ? opts->args[0] : "python";
     __attribute__((cleanup(hutch_store_work_end))) struct store_work work = STORE_WORK_INIT;
-    auto_free char *out = NULL, *script = NULL;
+    auto_free char *out = NULL, *script = NULL, *name = NULL;
 
     if (opts->n_args > 1)
-        return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR]");
+        return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR] [--suite RELEASE]");
     if (opts->name && !hutch_store_is_name(opts->name)) /* now, not when the build is done */
         return hutch_err_set(err, 0, "'%s' is not a name for an image", opts->name);
     if (find_builder(&script, err) < 0)
@@ -316,9 +320,12 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
     }
     if (!out)
         return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
-    if (run_builder(script, flavour, out, opts->quiet, err) < 0)
+    if (run_builder(script, flavour, out, opts, err) < 0)
         return -1;
-    return unpack(store, out, opts->name ? opts->name : flavour, NULL, opts, err);
+    if (!opts->name && opts->suite && strcmp(opts->suite, USUAL_SUITE) != 0 &&
+        asprintf(&name, "%s-%s", flavour, opts->suite) < 0)
+        name = NULL;
+    return unpack(store, out, opts->name ? opts->name : name ? name : flavour, NULL, opts, err);
 }
 
 /* --- list ------------------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "runtime/lang/program.h"
 #include "sandbox/fd.h"
 #include "sandbox/spec.h"
+#include "sandbox/walk.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define MAX_LOOKED_AT 200000u /* files and directories of a project that is not copied */
 #define MAX_PACKAGE_JSON (1u << 20)
 
 void hutch_run_project_done(struct run_project *project)
@@ -236,6 +238,38 @@ int hutch_run_project_find(const struct run_opts *opts, char **words, struct run
     return ret->entry ? 0 : (hutch_err_set(err, ENOMEM, "name the program"), -EXIT_HUTCH);
 }
 
+/* A bind mount that is only read still lets a program connect to a socket in it, and with that to one outside. */
+static int refuse_sockets(const struct run_project *project, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_walk_done))) struct walk walk = WALK_INIT;
+    enum walk_event event;
+    unsigned n = 0;
+    int skipped;
+
+    if (hutch_walk_open(&walk, AT_FDCWD, project->dir, 0, err) < 0)
+        return -1;
+    for (;;) {
+        struct stat st;
+
+        if (hutch_walk_next(&walk, &event, err) < 0)
+            return hutch_err_wrap(err, "look through the project '%s'", project->dir);
+        if (event == WALK_END)
+            return 0;
+        if (event != WALK_ENTRY || fstatat(walk.dirfd, walk.name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+            continue;
+        if (S_ISSOCK(st.st_mode))
+            return hutch_err_set(err, 0, "the project '%s' has the socket '%.200s', by which the code could reach a "
+                                         "program outside: hold it back by a line in " IGNORE_FILE, project->dir,
+                                 walk.path);
+        if (++n > MAX_LOOKED_AT)
+            return hutch_err_set(err, 0, "the project '%s' has more than %u files and directories, too many to be "
+                                         "looked through for sockets: hold back what is no code by lines in "
+                                         IGNORE_FILE, project->dir, MAX_LOOKED_AT);
+        if (S_ISDIR(st.st_mode) && hutch_walk_enter(&walk, &skipped, err) < 0)
+            return hutch_err_wrap(err, "look through the project '%s'", project->dir);
+    }
+}
+
 int hutch_run_project_set(const struct run_project *project, const struct run_opts *opts, struct sandbox_spec *spec,
                           struct project_copy *ret_copy, struct hutch_err *err)
 {
@@ -248,6 +282,8 @@ int hutch_run_project_set(const struct run_project *project, const struct run_op
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (strcmp(spec->mounts[i].target, RUN_PROJECT_DIR) == 0)
             return hutch_err_set(err, 0, "'" RUN_PROJECT_DIR "' is where the project is: nothing else can be there");
+    if (!is_copied && refuse_sockets(project, err) < 0)
+        return -1;
     if (is_copied)
         *ret_copy = (struct project_copy){ .dir = project->dir, .target = RUN_PROJECT_DIR, .entry = project->entry,
                                            .ignore = &project->ignore, .is_writable = project->is_writable };

@@ -403,6 +403,10 @@ static int copy_below(struct copier *c, int from, int to, struct hutch_err *err)
             rc = leave(c, &w, levels, err);
             continue;
         }
+        if (c->is_interrupted && c->is_interrupted()) {
+            rc = hutch_err_set(err, ECANCELED, "copy '%s'", w.path);
+            break;
+        }
         if (is_left_out(c, &w))
             continue;
         rc = count_entry(c, err);

@@ -20,6 +20,7 @@ struct copier {
      * below such a directory is not looked at. */
     bool (*is_left_out)(const void *user, const char *path, bool is_dir);
     const void *user;
+    bool (*is_interrupted)(void); /* likewise: asked before each entry */
     bool owns_all;     /* the copies belong to the caller, whoever has the originals */
 };
 #define COPIER_INIT { .target = -1, .links_fd = -1 }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/openat2.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -20,6 +21,20 @@ static bool is_left_out(const void *user, const char *path, bool is_dir)
 {
     /* The file itself has the names of what is held back. */
     return strcmp(path, IGNORE_FILE) == 0 || hutch_ignore_has(user, path, is_dir);
+}
+
+/* By the signals that the run has blocked until it can heed them: a pattern may take long. */
+static bool is_interrupted(void)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+    sigset_t pending;
+
+    if (sigpending(&pending) < 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+        if (sigismember(&pending, signals[i]) == 1)
+            return true;
+    return false;
 }
 
 static int open_dir(const char *path, int *ret_fd, struct hutch_err *err)
@@ -39,6 +54,7 @@ static int copy(const struct project_copy *project, int from, int to, uint64_t b
 
     if (rc == 0) {
         c.is_left_out = is_left_out;
+        c.is_interrupted = is_interrupted;
         c.user = project->ignore;
         c.owns_all = true;
         rc = hutch_copier_copy_contents(&c, from, err);

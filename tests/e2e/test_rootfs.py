@@ -383,6 +383,8 @@ BOMBS = [
     ("zeros", [file("zeros", b"\0" * (4 << 20))], ["--max-size", "1m"], "unpacks to more than 1048576 bytes (--max-size allows more)"),
     ("zeros in many files", [file(str(n), b"\0" * 65536) for n in range(20)], ["--max-size", "1m"], "unpacks to more than 1048576 bytes"),
     ("entries", [folder(str(n)) for n in range(200)], ["--max-entries", "100"], "more than 100 entries (--max-entries allows more)"),
+    ("directories of paths", [file("%d/%s/x" % (n, "/".join("abcdefghij"))) for n in range(20)], ["--max-entries", "100"],
+     "too many directories, those that only a path names among them"),
 ]
 
 
@@ -812,6 +814,32 @@ def test_a_name_moves(home, tmp_path):
     assert os.path.exists(os.path.join(tree_of(home, images[0]["digest"][7:]), "2"))
 
 
+def test_an_archive_takes_no_name_away(home, tmp_path):
+    """What it calls itself is not the user's word: the name stays with the image that has it."""
+    unpack(home, oci(tmp_path / "1", [layer(file("1"))], name="python"))
+    other = oci(tmp_path / "2", [layer(file("2"))], name="python")
+    done = rootfs(home, "unpack", str(other))
+    assert done.returncode == 125 and "the archive calls its image 'python', as another in the store is called" in support.sentence(done)
+    images = json.loads(rootfs(home, "list", "--json").stdout)
+    assert [image["names"] for image in images] == [["python"]] and os.listdir(home + "/images/tmp") == []
+    unpack(home, oci(tmp_path / "3", [layer(file("1"))], name="python"))
+    unpack(home, other, "python")
+    assert sorted(image["names"] for image in json.loads(rootfs(home, "list", "--json").stdout)) == [[], ["python"]]
+
+
+def test_a_reader_waits_for_no_lock(home, tmp_path):
+    """Every reader of a shared tree could hold one for ever."""
+    archive = oci(tmp_path / "1", [layer(file("1"))])
+    unpack(home, archive, "x")
+    digest = json.loads(rootfs(home, "list", "--json").stdout)[0]["digest"][7:]
+    holder = os.open(os.path.join(home, "images/trees", digest), os.O_RDONLY)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert rootfs(home, "verify", "x").stdout == b"x: unchanged\n"
+    finally:
+        os.close(holder)
+
+
 def test_list_table(home, tmp_path):
     done = rootfs(home, "list")
     assert done.returncode == 0 and done.stdout == b"" and b"is empty" in done.stderr
@@ -1028,8 +1056,8 @@ def test_progress_bar_only_on_a_terminal(home, tmp_path):
 SCRIPTS = os.path.join(support.TREE, "rootfs")
 
 
-def packages(section):
-    done = subprocess.run([os.path.join(SCRIPTS, "packages.sh"), section], stdout=subprocess.PIPE, text=True, check=True)
+def packages(*words):
+    done = subprocess.run([os.path.join(SCRIPTS, "packages.sh"), *words], stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.split()
 
 
@@ -1052,9 +1080,15 @@ def test_one_package_list():
     copied = re.search(r"^COPY (.*) /hutch/$", dockerfile, re.M).group(1).split()
     assert set(copied) == shared, "the Dockerfile takes what build.sh takes"
     assert set(re.search(r'^cp (.*) "\$work/rootfs"$', build, re.M).group(1).replace('"$here"/', "").split()) == shared
-    assert dockerfile.count("$(/hutch/packages.sh \"$FLAVOUR\")") == 2 and "/hutch/prepare.sh /" in dockerfile and "/hutch/trim.sh /" in dockerfile
+    assert dockerfile.count("$(/hutch/packages.sh \"$FLAVOUR\" \"$VERSION_CODENAME\")") == 2 and "/hutch/prepare.sh /" in dockerfile and "/hutch/trim.sh /" in dockerfile
     for name in packages("python-full"):
         assert not re.search(r"(?<![\w./-])%s(?![\w./-])" % re.escape(name), re.sub(r"#.*", "", dockerfile).replace("[\"python3\"]", "")), name
+
+
+def test_packages_of_a_release():
+    """A package that one release alone has is not asked of another."""
+    assert packages("python-full") == packages("python-full", "bookworm")
+    assert set(packages("python-full", "bookworm")) ^ set(packages("python-full", "trixie")) == {"python3-pypdf2", "tzdata-legacy"}
 
 
 @contextlib.contextmanager
@@ -1096,13 +1130,19 @@ def test_images_hold_their_packages(name):
         assert not set(packages("absent")) & installed
 
 
+def python_of(root):
+    """The second part of its version."""
+    return max(int(name[len("python3."):]) for name in os.listdir(os.path.join(root, "usr/lib")) if re.fullmatch(r"python3\.\d+", name))
+
+
 def test_images_have_bytecode():
     """Each module has its .pyc, of the kind that Python does not check against the source's time."""
     with image("minimal") as (_, root):
-        library = os.path.join(root, "usr/lib/python3.11")
+        version = "3.%d" % python_of(root)
         for module in ("os", "re/__init__", "json/decoder", "collections/__init__"):
             folder_, leaf = os.path.split(module)
-            with open(os.path.join(library, folder_, "__pycache__", leaf + ".cpython-311.pyc"), "rb") as opened:
+            leaf += ".cpython-%s.pyc" % version.replace(".", "")
+            with open(os.path.join(root, "usr/lib/python" + version, folder_, "__pycache__", leaf), "rb") as opened:
                 assert opened.read(8)[4:] == b"\x01\0\0\0", module # hash-based, unchecked: PEP 552
 
 
@@ -1133,6 +1173,19 @@ def test_build_is_reproducible(tmp_path):
     assert len(set(digests)) == 1 and re.fullmatch(rb"sha256:[0-9a-f]{64}\n", digests[0]), digests
 
 
+def test_debian_13(tmp_path):
+    """An image of another release than this machine's, under its own name."""
+    if os.environ.get("HUTCH_TEST_SLOW") != "1":
+        pytest.skip("slow: builds an image (HUTCH_TEST_SLOW=1)")
+    if not shutil.which("mmdebstrap"):
+        pytest.skip("mmdebstrap is not installed")
+    env = {"HUTCH_HOME": str(tmp_path / "home")}
+    done = support.hutch("rootfs", "build", "minimal", "--suite", "trixie", env=env, timeout=900)
+    assert done.returncode == 0 and b"image 'minimal-trixie' is in the store" in done.stderr, done.stderr
+    done = support.hutch("run", "--image", "minimal-trixie", "-c", "import sys; print(*sys.version_info[:2])", env=env)
+    assert done.stdout == b"3 13\n", done.stderr
+
+
 @pytest.mark.parametrize("uids, gids, free", [
     ("", "", "100000-165535"),
     ("ada:100000:65536\n", "ada:100000:65536\n", "165536-231071"),
@@ -1159,7 +1212,9 @@ def test_builder_names_no_range_of_others():
 def test_pip_says_what_to_do():
     """pip reads it before it tries anything: here no network is the reason, and neither apt nor venv a way."""
     text = os.path.join(SCRIPTS, "externally-managed")
-    done = support.run("--timeout", "3m", "-v", text + ":/usr/lib/python3.11/EXTERNALLY-MANAGED:ro", "-c",
+    with image("python") as (_, root):
+        version = python_of(root)
+    done = support.run("--timeout", "3m", "-v", text + ":/usr/lib/python3.%d/EXTERNALLY-MANAGED:ro" % version, "-c",
                        "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-m', 'pip', 'install', 'six==0.1']).returncode)", image="python", timeout=240)
     shown = (done.stdout + done.stderr).decode()
     assert done.returncode == 1 and "error: externally-managed-environment" in shown
@@ -1181,6 +1236,7 @@ BUILD_ERRORS = [
     (["minimal", "/tmp/x"], {"SOURCE_DATE_EPOCH": "now"}, "SOURCE_DATE_EPOCH is 'now', not a number of seconds"),
     (["minimal", "/tmp/x"], {"HUTCH_APT_SOURCES": "/no/such"}, "HUTCH_APT_SOURCES: cannot read '/no/such'"),
     (["minimal", "/tmp/x"], {"HUTCH_SUITE": "nosuchsuite"}, "knows no Debian sources for 'nosuchsuite'"),
+    (["minimal", "/tmp/x"], {"HUTCH_SUITE": "a b|c"}, "HUTCH_SUITE is 'a b|c', not a release of Debian"),
 ]
 
 

@@ -2,6 +2,8 @@
 import json
 import os
 import pwd
+import signal
+import socket
 import subprocess
 import textwrap
 
@@ -370,3 +372,35 @@ def test_home_is_home_whatever_the_environment_says(tmp_path):
 def test_writable_is_not_for_notebooks(tmp_path):
     (tmp_path / "a.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     assert "option '--writable'" in refused("--writable", str(tmp_path / "a.ipynb"))
+
+
+def test_a_socket_is_no_way_out(project):
+    """A program outside listens in the project: a mount that is only read would not keep the code from it."""
+    top = project({"main.py": """
+        import os, socket
+        print(sorted(os.listdir(".")))
+    """, "deep/er/x": ""})
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.join(top, "deep/er/app.sock"))
+        assert "has the socket 'deep/er/app.sock'" in refused(top)
+        with open(os.path.join(top, ".hutchignore"), "w", encoding="ascii") as file:
+            file.write("*.sock\n")
+        assert out(top) == "['deep', 'helper.py', 'main.py', 'pack']\n"
+        assert out("--writable", top) == "['deep', 'helper.py', 'main.py', 'pack']\n"
+
+
+def test_a_copy_can_be_interrupted(project):
+    """Patterns that take long to look for."""
+    top = project({"main.py": "", ".hutchignore": "".join("*%s%db\n" % ("a" * 200, i) for i in range(1000))})
+    for i in range(3000):
+        with open(os.path.join(top, "a" * 200 + str(i)), "w", encoding="ascii"):
+            pass
+    with subprocess.Popen([support.HUTCH, "run", "--image", support.IMAGE, top], stderr=subprocess.PIPE) as process:
+        try:
+            process.wait(2)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+        try:
+            process.wait(20)
+        finally:
+            process.kill()

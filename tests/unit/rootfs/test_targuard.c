@@ -172,6 +172,9 @@ static void broken_pax(struct tar *t)
     add_member(t, 'x', "no number", 9);
     add_member(t, 'x', "0 path=x\n", 9);
     add_member(t, 'x', "-5 path=x\n", 10);
+    add_member(t, 'x', " 5 path=x\n", 10);
+    /* Shorter than its own length. */
+    add_member(t, 'x', "00000000000000000000000000000000000000005 aaaaaaaaaaaaaaaaaaaa", 60);
     add_member(t, 'x', "", 0);
     clean_file(t);
 }
