@@ -74,7 +74,8 @@ static void run(const char *const *words, struct answer *ret)
 static void test_usage_errors(void **state)
 {
     static const struct { const char *words[6], *want; } rows[] = {
-        { { NULL }, "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)" },
+        { { NULL }, "there is nothing to run: expected FILE, DIR, '-m MODULE', '-c CODE' or '-' (see: hutch run "
+                    "--help)" },
         { { "--no-such" }, "there is no option '--no-such' (see: hutch run --help)" },
         { { "--no-such=1" }, "there is no option '--no-such=1' (see: hutch run --help)" },
         { { "-z" }, "there is no option '-z' (see: hutch run --help)" },
