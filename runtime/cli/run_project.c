@@ -238,7 +238,15 @@ int hutch_run_project_find(const struct run_opts *opts, char **words, struct run
     return ret->entry ? 0 : (hutch_err_set(err, ENOMEM, "name the program"), -EXIT_HUTCH);
 }
 
-/* A bind mount that is only read still lets a program connect to a socket in it, and with that to one outside. */
+static int refuse_unseen(const struct run_project *project, const struct walk *walk, int why, struct hutch_err *err)
+{
+    return hutch_err_set(err, why == EXDEV ? 0 : why, "the project '%s' has '%.200s', which cannot be looked through for "
+                                                      "sockets%s: hold it back by a line in " IGNORE_FILE, project->dir,
+                         walk->path, why == EXDEV ? ", as another file system begins there" : "");
+}
+
+/* A bind mount that is only read still lets a program connect to a socket in it, and with that to one outside. What
+ * cannot be looked at is refused: a program reaches a name that it knows where it may not list the directory. */
 static int refuse_sockets(const struct run_project *project, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_walk_done))) struct walk walk = WALK_INIT;
@@ -255,18 +263,27 @@ static int refuse_sockets(const struct run_project *project, struct hutch_err *e
             return hutch_err_wrap(err, "look through the project '%s'", project->dir);
         if (event == WALK_END)
             return 0;
-        if (event != WALK_ENTRY || fstatat(walk.dirfd, walk.name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+        if (event != WALK_ENTRY)
             continue;
-        if (S_ISSOCK(st.st_mode))
-            return hutch_err_set(err, 0, "the project '%s' has the socket '%.200s', by which the code could reach a "
-                                         "program outside: hold it back by a line in " IGNORE_FILE, project->dir,
-                                 walk.path);
         if (++n > MAX_LOOKED_AT)
             return hutch_err_set(err, 0, "the project '%s' has more than %u files and directories, too many to be "
                                          "looked through for sockets: hold back what is no code by lines in "
                                          IGNORE_FILE, project->dir, MAX_LOOKED_AT);
-        if (S_ISDIR(st.st_mode) && hutch_walk_enter(&walk, &skipped, err) < 0)
+        if (fstatat(walk.dirfd, walk.name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) {
+            if (errno == ENOENT)
+                continue;
+            return refuse_unseen(project, &walk, errno, err);
+        }
+        if (S_ISSOCK(st.st_mode))
+            return hutch_err_set(err, 0, "the project '%s' has the socket '%.200s', by which the code could reach a "
+                                         "program outside: hold it back by a line in " IGNORE_FILE, project->dir,
+                                 walk.path);
+        if (!S_ISDIR(st.st_mode))
+            continue;
+        if (hutch_walk_enter(&walk, &skipped, err) < 0)
             return hutch_err_wrap(err, "look through the project '%s'", project->dir);
+        if (skipped != 0 && skipped != ENOENT)
+            return refuse_unseen(project, &walk, skipped, err);
     }
 }
 

@@ -389,6 +389,30 @@ def test_a_socket_is_no_way_out(project):
         assert out("--writable", top) == "['deep', 'helper.py', 'main.py', 'pack']\n"
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root looks into every directory")
+@pytest.mark.parametrize("mode", [0o311, 0o444, 0o000])
+def test_what_cannot_be_looked_through(project, mode):
+    """The code could connect to a name that it knows, in a directory that cannot be listed."""
+    top = project({"closed/x": ""})
+    os.chmod(os.path.join(top, "closed"), mode)
+    try:
+        said = refused(top)
+    finally:
+        os.chmod(os.path.join(top, "closed"), 0o755)
+    assert "has 'closed" in said and "cannot be looked through for sockets" in said and "Permission denied" in said
+
+
+def test_what_is_mounted_in_a_project(project):
+    """A mount of the project would have it, too."""
+    top = project({"other/x": "", "main.py": "import os; print(sorted(os.listdir('other')))"})
+    assert out(top) == "['x']\n"
+    done = subprocess.run(["unshare", "--user", "--map-current-user", "--keep-caps", "--mount", "sh", "-c",
+                           'mount -t tmpfs none "$1/other" && exec "$2" run --image "$3" "$1"', "sh", top, support.HUTCH, support.IMAGE],
+                          capture_output=True, timeout=60, check=False)
+    assert done.returncode == 125 and done.stdout == b"", done
+    assert "has 'other', which cannot be looked through for sockets, as another file system begins there" in support.sentence(done)
+
+
 def test_a_copy_can_be_interrupted(project):
     """Patterns that take long to look for."""
     top = project({"main.py": "", ".hutchignore": "".join("*%s%db\n" % ("a" * 200, i) for i in range(1000))})
