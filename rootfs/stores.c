@@ -87,7 +87,7 @@ int hutch_stores_open(const char *home, const char *name, struct store *ret, str
         *err = s.none;
     else
         hutch_err_set(err, 0, "there is no image '%.80s' in the store, nor in those that HUTCH_IMAGES names; there "
-                      "are: %s (others are made with: hutch rootfs build FLAVOUR)", name,
+                      "are: %s (others come by: hutch rootfs build, pull or unpack)", name,
                       s.there[0] ? s.there : "none");
     err->errnum = ENOENT;
     return -1;

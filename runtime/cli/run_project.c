@@ -290,7 +290,7 @@ static int refuse_sockets(const struct run_project *project, struct hutch_err *e
 int hutch_run_project_set(const struct run_project *project, const struct run_opts *opts, struct sandbox_spec *spec,
                           struct project_copy *ret_copy, struct hutch_err *err)
 {
-    const bool is_copied = project->is_writable || project->ignore.block; /* there is a file, which holds back itself */
+    const bool is_copied = project->is_writable || project->ignore.block; /* there is a file */
     auto_free char *path = NULL;
     auto_fd dirfd = -1, fd = -1;
     char head[128];

@@ -103,7 +103,8 @@ static int find_program(char ret[PATH_MAX], struct hutch_err *err)
 static char **make_environment(char *tmpdir)
 {
     static const char *const passed[] = {
-        "PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "REGISTRY_AUTH_FILE",
+        "PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "REGISTRY_AUTH_FILE", "DOCKER_CONFIG",
+        "CONTAINERS_STORAGE_CONF",
         "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
         "SSL_CERT_FILE", "SSL_CERT_DIR",
     };
@@ -328,6 +329,8 @@ static const char *find_hint(const struct tail *tail)
 {
     static const struct { const char *one, *two, *hint; } hints[] = {
         { "server gave HTTP response to HTTPS client", "", " (--insecure takes a registry without TLS)" },
+        { "unauthorized", "", " (skopeo login REGISTRY keeps a password, --authfile FILE names another file of them)" },
+        { "x509: ", "", " (SSL_CERT_FILE names the authority that vouches for it; --insecure takes any)" },
         { "untarring file", "operation not permitted", " (hutch rootfs unpack reads the file by itself)" },
         /* Root's own tools make that directory for root alone. */
         { "/run/containers/", "auth.json: permission denied", " (XDG_RUNTIME_DIR has to name a directory of yours)" },

@@ -19,8 +19,7 @@ static uint64_t least(uint64_t bound, uint64_t limit)
 
 static bool is_left_out(const void *user, const char *path, bool is_dir)
 {
-    /* The file itself has the names of what is held back. */
-    return strcmp(path, IGNORE_FILE) == 0 || hutch_ignore_has(user, path, is_dir);
+    return hutch_ignore_has(user, path, is_dir);
 }
 
 /* By the signals that the run has blocked until it can heed them: a pattern may take long. */

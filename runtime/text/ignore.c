@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QUOTE(x) #x
+#define QUOTED(x) QUOTE(x)
+
 /* One step back at most, to the last star: no star reaches over a '/', so an earlier one has no other choice. */
 static bool fits(const char *pattern, const char *text)
 {
@@ -46,7 +49,7 @@ static const char *find_fault(const char *line, size_t len)
     if (strstr(line, "**"))
         return "'**' is not known: a name without '/' is meant wherever it is, and 'a/' is all of a";
     if (len > IGNORE_MAX_PATTERN)
-        return "a line has 255 bytes at most";
+        return "a line has " QUOTED(IGNORE_MAX_PATTERN) " bytes at most";
     return NULL;
 }
 
@@ -143,6 +146,8 @@ bool hutch_ignore_has(const struct ignore_list *list, const char *path, bool is_
 {
     const char *slash = strrchr(path, '/');
 
+    if (strcmp(path, IGNORE_FILE) == 0)
+        return true;
     for (size_t i = 0; i < list->n; i++) {
         const struct ignore_pattern *p = &list->patterns[i];
 

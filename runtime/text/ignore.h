@@ -35,7 +35,8 @@ struct ignore_list {
 int hutch_ignore_parse(const char *text, size_t len, struct ignore_list *ret, struct hutch_err *err);
 void hutch_ignore_done(struct ignore_list *list);
 
-/* Whether a line says so of @path, which is relative to the top, by itself: not of a directory that it is in. */
+/* Whether @path, which is relative to the top, is held back by itself: not with a directory that it is in. The file
+ * IGNORE_FILE at the top always is, as it has the names of what is held back. */
 bool hutch_ignore_has(const struct ignore_list *list, const char *path, bool is_dir);
 /* Whether the file @path is held back, by itself or with a directory on its way. */
 bool hutch_ignore_holds_back(const struct ignore_list *list, const char *path);

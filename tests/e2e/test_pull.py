@@ -397,9 +397,9 @@ def test_arguments_and_environment(home, tmp_path):
     others = {to for to in (tmp_path / "fds").read_text().splitlines() if to != "/dev/null" and not to.startswith(("pipe:", str(tmp_path)))}
     assert not others and (tmp_path / "fds").read_text().count(home) == 1, "skopeo has descriptors besides the lock"
     got = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().split("\0") if line)
-    assert {key: got.get(key) for key in ("HOME", "XDG_RUNTIME_DIR", "https_proxy", "TMPDIR")} == {
-        "HOME": "/h", "XDG_RUNTIME_DIR": "/r", "https_proxy": "http://p", "TMPDIR": work + "/scratch"}
-    assert not set(got) & {"TOKEN", "LD_LIBRARY_PATH", "CONTAINERS_STORAGE_CONF", "GODEBUG", "HUTCH_HOME"}, got
+    assert {key: got.get(key) for key in ("HOME", "XDG_RUNTIME_DIR", "CONTAINERS_STORAGE_CONF", "https_proxy", "TMPDIR")} == {
+        "HOME": "/h", "XDG_RUNTIME_DIR": "/r", "CONTAINERS_STORAGE_CONF": "/c", "https_proxy": "http://p", "TMPDIR": work + "/scratch"}
+    assert not set(got) & {"TOKEN", "LD_LIBRARY_PATH", "GODEBUG", "HUTCH_HOME"}, got
 
 
 SAYS = [
@@ -412,6 +412,8 @@ SAYS = [
     ("kill -9 $$", "hutch: pull 'oci:app': skopeo was ended by signal 9"),
     ("echo 'reading \"/run/containers/7/auth.json\": open /run/containers/7/auth.json: permission denied' >&2; exit 1", "(XDG_RUNTIME_DIR has to name a directory of yours)"),
     ("echo words; exit 1", "skopeo failed (1) and did not say why"),
+    ("echo 'reading manifest: unauthorized: authentication required' >&2; exit 1", "(skopeo login REGISTRY keeps a password, --authfile FILE"),
+    ("echo 'tls: failed to verify certificate: x509: certificate signed by unknown authority' >&2; exit 1", "(SSL_CERT_FILE names the authority"),
     ("exit 0", "hutch: pull 'oci:app': skopeo says that it is done, and has written no image"), ("mkdir \"$to\"", "hutch: read image 'oci:app': it is neither"),
     ("ln -s /etc \"$to\"", "has written no image"), ("mkfifo \"$to\"", "has written no image"),
 ]
