@@ -43,6 +43,7 @@ struct run_opts {
     bool json, quiet, verbose, help, warm, rich, llm, allow_errors, interrupt_on_timeout, raw, no_server, writable, yes;
     bool is_inside; /* what runs is in the image: --entrypoint, or --image with a "--" after the options
                      * and no option that speaks of a program from outside */
+    const char *file; /* the program's own, where it is a file by itself; set when all options are known */
 };
 
 struct batch_opts {

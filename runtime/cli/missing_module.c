@@ -2,6 +2,7 @@
 
 #include "rootfs/home.h"
 #include "rootfs/stores.h"
+#include "runtime/cli/commands.h"
 #include "runtime/config/profile.h"
 #include "runtime/hutch.h"
 #include "sandbox/fd.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -80,19 +82,14 @@ static int find_image(void *ctx, const struct store *store, struct hutch_err *er
     return search->image != NULL;
 }
 
-char *hutch_missing_module_explain(const char *image, const struct hutch_result *result)
+static char *explain_by_image(const char *image, const char *module)
 {
     auto_free char *home = NULL, *own = NULL, *other = NULL;
-    char module[MODULE_SIZE], *sentence = NULL;
     struct module_search search = { .module = module };
     struct hutch_err ignored;
+    char *sentence = NULL;
     auto_fd lockfd = -1;
 
-    if (result->verdict != HUTCH_ERROR || !result->error_name || !result->error_value ||
-        strcmp(result->error_name, "ModuleNotFoundError") != 0 || !read_module(result->error_value, module))
-        return NULL;
-    if (!image)
-        image = PROFILE_IMAGE;
     if (hutch_home_path(&home, &ignored) == 0 &&
         hutch_stores_find(home, image, &own, &lockfd, &ignored) == 0 && !has_module(own, module) &&
         hutch_stores_each(home, find_image, &search, &ignored) == 1)
@@ -100,5 +97,41 @@ char *hutch_missing_module_explain(const char *image, const struct hutch_result 
     if (other && asprintf(&sentence, "image '%s' has no module '%s', and image '%s' has it: --image %s", image, module,
                           other, other) < 0)
         sentence = NULL;
+    return sentence;
+}
+
+/* Only the file itself is inside; what lies beside it would have to be shown as a project. */
+static char *explain_by_neighbour(const char *file, const char *module)
+{
+    const char *slash = strrchr(file, '/');
+    const size_t len = slash ? (size_t)(slash + 1 - file) : 0;
+    char *sentence = NULL;
+
+    for (unsigned i = 0; i < 2 && !sentence; i++) {
+        auto_free char *path = NULL;
+        struct stat st;
+
+        if (asprintf(&path, "%.*s%s%s", (int)len, file, module, i ? "/__init__.py" : ".py") < 0)
+            return NULL;
+        if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+            continue;
+        if (asprintf(&sentence, "'%s' lies beside the program, which is inside by itself: hutch run --project %.*s %s "
+                                "shows the directory", path, len ? (int)len : 1, len ? file : ".", file + len) < 0)
+            return NULL;
+    }
+    return sentence;
+}
+
+char *hutch_missing_module_explain(const struct run_opts *opts, const struct hutch_result *result)
+{
+    char module[MODULE_SIZE], *sentence = NULL;
+
+    if (result->verdict != HUTCH_ERROR || !result->error_name || !result->error_value ||
+        strcmp(result->error_name, "ModuleNotFoundError") != 0 || !read_module(result->error_value, module))
+        return NULL;
+    if (opts->file)
+        sentence = explain_by_neighbour(opts->file, module);
+    if (!sentence && !opts->rootfs)
+        sentence = explain_by_image(opts->image ? opts->image : PROFILE_IMAGE, module);
     return sentence;
 }

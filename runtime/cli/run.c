@@ -456,6 +456,8 @@ int hutch_cmd_run(int argc, char **argv, struct hutch_err *err)
         return 0;
     }
     hutch_rlimits_raise_open_files();
+    if (!opts.is_inside && !opts.project && !opts.code && !opts.module)
+        opts.file = argv[first];
     status = run(&opts, argv + first, err);
     if (status < 0 && opts.json && hutch_run_options_is_notebook(&opts, argv[first]))
         hutch_notebook_print_failure(err);

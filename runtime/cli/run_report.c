@@ -63,7 +63,7 @@ static void explain_memory_error(FILE *to, const struct hutch_result *result)
 
 static void explain_missing_module(FILE *to, const struct run_opts *opts, const struct hutch_result *result)
 {
-    auto_free char *sentence = opts->rootfs ? NULL : hutch_missing_module_explain(opts->image, result);
+    auto_free char *sentence = hutch_missing_module_explain(opts, result);
 
     if (sentence)
         fprintf(to, "hutch: %s\n", sentence);

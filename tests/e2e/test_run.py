@@ -542,6 +542,22 @@ def test_module_that_another_image_has(way):
     assert b"hutch:" not in run(*way, "-c", "import numpy.no_such_module", image="python").stderr
 
 
+@pytest.mark.parametrize("way", [(), ("--warm",)], ids=" ".join)
+@pytest.mark.parametrize("name", ["helper.py", "helper/__init__.py"])
+def test_module_that_lies_beside_the_program(way, name, tmp_path):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("NAME = 1\n")
+    (tmp_path / "main.py").write_text("import helper.part, sys\n" if "/" in name else "import helper, sys\n")
+    done = run(*way, str(tmp_path / "main.py"), image="minimal")
+    told = "hutch: '%s/%s' lies beside the program, which is inside by itself: hutch run --project %s/ main.py shows the directory\n"
+    assert done.returncode == 1 and done.stderr.decode().endswith(told % (tmp_path, name, tmp_path)), done.stderr
+    assert b"hutch:" not in run(*way, "-q", str(tmp_path / "main.py"), image="minimal").stderr
+    done = run("main.py", image="minimal", cwd=str(tmp_path))
+    assert done.stderr.decode().endswith("inside by itself: hutch run --project . main.py shows the directory\n"), done.stderr
+    (tmp_path / "main.py").write_text("import json.helper\n")
+    assert b"hutch:" not in run(*way, str(tmp_path / "main.py"), image="minimal").stderr
+
+
 def test_refused_missing_image():
     line = refused("run", "--image", "no-such-image", "-c", "pass", says="no-such-image")
     assert "rootfs" in line, "the sentence says how to get one: " + line
