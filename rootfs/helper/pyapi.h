@@ -33,6 +33,7 @@ extern WEAK void Py_IncRef(PyObject *object);
 extern WEAK void Py_DecRef(PyObject *object); /* NULL is fine */
 extern WEAK int PyArg_ParseTuple(PyObject *tuple, const char *format, ...);
 extern WEAK PyObject *PyObject_CallFunction(PyObject *function, const char *format, ...);
+extern WEAK PyObject *PyObject_CallObject(PyObject *function, PyObject *words);
 extern WEAK PyObject *PyObject_CallMethod(PyObject *object, const char *name, const char *format, ...);
 extern WEAK PyObject *PyObject_GetAttrString(PyObject *object, const char *name);
 extern WEAK int PyObject_SetAttrString(PyObject *object, const char *name, PyObject *value);
@@ -61,6 +62,8 @@ extern WEAK int PySequence_Contains(PyObject *sequence, PyObject *item);
 extern WEAK PyObject *PyList_New(intptr_t len);
 extern WEAK intptr_t PyList_Size(PyObject *list);
 extern WEAK PyObject *PyList_GetItem(PyObject *list, intptr_t i); /* borrowed */
+extern WEAK PyObject *PyList_GetSlice(PyObject *list, intptr_t from, intptr_t to);
+extern WEAK PyObject *PyList_AsTuple(PyObject *list);
 extern WEAK int PyList_Append(PyObject *list, PyObject *item);
 extern WEAK int PyList_Insert(PyObject *list, intptr_t at, PyObject *item);
 extern WEAK int PyList_SetSlice(PyObject *list, intptr_t from, intptr_t to, PyObject *items);

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -171,6 +172,28 @@ def test_surroundings_of_a_run_that_executes():
         found["mounts"] = sorted(canonical(mount) for mount in found["mounts"])
     strange = [entry for entry in compare(cold, warm) if not re.fullmatch(EXPLAINED[0][0] + r"|proc\.[ug]id_map", entry[0])]
     assert not strange, strange
+
+
+def test_objects_of_the_zygote_are_immortal():
+    """Where Python has immortal objects; the program's own are as ever."""
+    code = """
+        import gc, os, sys, weakref
+        class Mine: pass
+        mine = Mine()
+        seen = weakref.ref(mine)
+        before = sys.getrefcount(mine), sys.getrefcount(Mine) < 100
+        del mine
+        print(sys.version_info[:2] in ((3, 12), (3, 13)), 0xffffffff == sys.getrefcount(os) == sys.getrefcount(os.path.join), before, seen() is None)
+        gc.collect()
+        ring = []
+        ring.append(ring)
+        del ring
+        print(gc.collect())
+    """
+    with engine.Engine() as warm:
+        result = warm.run(textwrap.dedent(code))
+    words = result["stdout"].split()
+    assert result["verdict"] == "ok" and words == [words[0], words[0], "(2,", "True)", "True", "1"], result
 
 
 def test_nothing_carries_over(tmp_path):

@@ -24,6 +24,7 @@ import cells  # noqa: E402
 import channel  # noqa: E402
 import environment  # noqa: E402
 import functions  # noqa: E402
+import immortal  # noqa: E402
 import preload  # noqa: E402
 import rehearsal  # noqa: E402
 import renew  # noqa: E402
@@ -53,6 +54,7 @@ def main():
     helper = ctypes.PyDLL(here + "/helper.so")
     helper.hutch_zygote_main.argtypes = [ctypes.py_object, ctypes.c_char_p]
     channel.set_helper(helper, ctypes)
+    immortal.set_helper(helper, ctypes)
     with open(here + "/preload", "rb") as file:
         order = file.read()
     environment.get_ready()

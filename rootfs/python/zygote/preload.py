@@ -11,6 +11,7 @@ import cells
 import channel
 import first_use
 import functions
+import immortal
 import rehearsal
 import renew
 import shell
@@ -140,6 +141,5 @@ def load(order):
         fault = fault or what_forbids_to_fork()
     except OSError as error:
         fault = "look for threads and open files in /proc: %s" % error
-    # What is there now is never looked at again by the collector, nor written to by it: the pages stay shared.
-    gc.freeze()
+    immortal.freeze()
     return shortened((["error: " + fault] if fault else []) + missing)

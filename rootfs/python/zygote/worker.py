@@ -7,6 +7,7 @@ import sys
 import environment
 import first_use
 import hutch_report
+import immortal
 import rehearsal
 
 SOCKET = 3
@@ -45,6 +46,6 @@ def use_libraries_again():
     first_use.again()
     rehearsal.in_zygote()
     gc.collect()
-    gc.freeze()
+    immortal.freeze()
     return environment.current()
 
