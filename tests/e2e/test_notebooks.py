@@ -244,6 +244,13 @@ def test_depth_of_recursion(tmp_path):
     assert int(expected[1]) > 2900
 
 
+def test_a_text_that_no_encoding_has_as_first_statement(tmp_path):
+    """Python 3.13 cannot compile it as what describes a module, and a kernel then owes the reply for ever. Here the cell ends."""
+    _, found = execute(tmp_path, "'\\ud800'", "2", args=("--allow-errors",))
+    assert texts(found["cells"][0]) in ([("execute_result", "'\\ud800'")], [("error", "UnicodeEncodeError")])
+    assert texts(found["cells"][1]) == [("execute_result", "2")]
+
+
 APPLICATION = """
 from ipykernel import kernelapp
 known = kernelapp.IPKernelApp.initialized(), type(kernelapp.IPKernelApp.instance())

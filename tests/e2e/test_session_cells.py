@@ -262,11 +262,12 @@ def test_a_question_spares_checkpoints(session):
 SLOW = "class Slow:\n    def __dir__(self):\n        while True: pass\nslow = Slow(); x = 'still there'"
 STUBBORN = """
 import os
+def wait():  # a function: in Python 3.13, an interrupt in a loop that is itself below "try" may come out of it
+    while not os.path.exists('/mnt/data/go'): pass
 class Stubborn:
     def __dir__(self):
         while not os.path.exists('/mnt/data/go'):
-            try:
-                while not os.path.exists('/mnt/data/go'): pass
+            try: wait()
             except BaseException: pass
         return ['abcd']
 stubborn = Stubborn()"""
