@@ -18,10 +18,14 @@ from nbconvert.preprocessors import ExecutePreprocessor
 
 try:
     from nbconvert.preprocessors.coalescestreams import coalesce_streams
-except ImportError:  # nbconvert 7
+
+    AFTERWARDS = []
+except ImportError:
     from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 
     coalesce_streams = CoalesceStreamsPreprocessor().preprocess
+    # nbconvert 7 leaves a stream in the pieces into which the kernel's clock has cut it, which no two runs have alike.
+    AFTERWARDS = [CoalesceStreamsPreprocessor]
 
 WORK = os.getcwd()
 SECONDS = 150  # for one notebook; the longest takes 25 where nothing else runs. nbconvert waits without end for a reply that a kernel lost
@@ -51,7 +55,7 @@ def execute(source, target, allow_errors):
     config.ExecutePreprocessor.enabled = True
     config.ExecutePreprocessor.kernel_name = "python3"  # whatever the notebook names
     config.ExecutePreprocessor.allow_errors = allow_errors
-    exporter = NotebookExporter(config=config)
+    exporter = NotebookExporter(config=config, preprocessors=AFTERWARDS)
     resources = {"metadata": {"path": WORK, "name": os.path.basename(source)[:-len(".ipynb")]}}
     try:
         text, _ = exporter.from_notebook_node(nbformat.read(source, as_version=4), resources)

@@ -54,10 +54,13 @@ def end_team_of_openmp():
 
 
 def find_thread_pools(module):
-    """Those that have, or had, threads: a thread knows its executor."""
+    """Those that have, or had, threads: a thread knows its executor. The module's own table of them is empty in a copy
+    of Python 3.13."""
+    import threading
+
     found = {}
-    for thread in list(module._threads_queues):
-        arguments = getattr(thread, "_args", None)
+    for thread in list(threading._dangling):
+        arguments = getattr(thread, "_args", None) if getattr(thread, "_target", None) is module._worker else None
         executor = arguments[0]() if arguments else None
         if executor is not None:
             found[id(executor)] = executor

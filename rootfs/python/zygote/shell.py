@@ -9,6 +9,7 @@ import sys
 import types
 
 import channel
+import frames
 import kernel
 import tracebacks
 
@@ -108,15 +109,16 @@ def nothing_on_disk(cls):
     """A shell that is made meanwhile makes no directories, and leaves the environment alone: install() does that."""
     from IPython.core import interactiveshell
 
-    LazyShelf.original = interactiveshell.PickleShareDB
-    interactiveshell.PickleShareDB = LazyShelf
+    shelf = LazyShelf.original = interactiveshell.PickleShareDB
+    if not hasattr(shelf, "_mock"):  # what IPython has instead, where the module pickleshare is missing, writes nothing
+        interactiveshell.PickleShareDB = LazyShelf
     saved = {name: vars(cls)[name] for name in ("init_environment",)}
     cls.init_ipython_dir = lambda self, ipython_dir: self._trait_values.update(ipython_dir=ipython_dir)
     cls.init_environment = lambda self: None
     try:
         yield
     finally:
-        interactiveshell.PickleShareDB = LazyShelf.original
+        interactiveshell.PickleShareDB = shelf
         del cls.init_ipython_dir
         for name, value in saved.items():
             setattr(cls, name, value)
@@ -142,6 +144,14 @@ def adapt(shell):
 
     shell.enable_gui, shell._get_exc_info = enable_gui, get_exc_info_of_program
     shell.extension_manager.load_extension("storemagic")  # the one that ipykernel's application loads
+
+
+def uses(module, function, name):
+    """Whether a function of the image's ipykernel, which need not be imported, has a name in it."""
+    try:
+        return name in frames.find_code(module, function).co_names
+    except (ImportError, StopIteration, OSError):
+        return False
 
 
 def make(link):
@@ -184,6 +194,11 @@ def make(link):
         **vars(parts),
     )
     made.is_rehearsed = False
+    # Of ipykernel 6.29: what starts it takes off the search path what Python's option -m has put there, and it leaves the
+    # name of the kernel in the file that nbclient wrote.
+    made.takes_directory_off = uses("ipykernel_launcher", "", "cwd")
+    if uses("ipykernel.kernelapp", "IPKernelApp.write_connection_file", "exists"):
+        made.app.kernel_name = "python3"
     made.recursion_limit = sys.getrecursionlimit()  # which renew.py undoes
     return made
 
@@ -208,7 +223,8 @@ def set_places(shell):
     ipython_dir = os.environ.get("IPYTHONDIR") or os.path.join(shell.home_dir, ".ipython")
     shell._trait_values["ipython_dir"] = ipython_dir
     place_profile(shell.profile_dir, ipython_dir)
-    shell.db._root = shell.profile_dir.location + "/db"
+    if isinstance(shell.db, LazyShelf):
+        shell.db._root = shell.profile_dir.location + "/db"
     shell.history_manager.dir_hist[:] = [Path.cwd()]
 
 
@@ -216,7 +232,8 @@ def make_files(parts):
     """What a kernel finds or makes when it starts: the directories of its profile, and the file that says where it
     listens. This one listens nowhere, so its ports are 0."""
     try:
-        os.makedirs(parts.shell.profile_dir.location + "/db", exist_ok=True)
+        shelf = "/db" if isinstance(parts.shell.db, LazyShelf) else ""
+        os.makedirs(parts.shell.profile_dir.location + shelf, exist_ok=True)
         parts.shell.profile_dir.check_dirs()
     except OSError:
         pass  # a home that cannot be written to: whoever uses the profile is told
@@ -242,7 +259,8 @@ def set_arguments():
     else:
         at = 0
     sys.path.insert(at, "")
-    sys.path.insert(0, os.getcwd())  # -m
+    if not made.takes_directory_off:
+        sys.path.insert(0, os.getcwd())  # -m
 
 
 def set_pandas_width():
