@@ -61,8 +61,10 @@ SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*/*.c)
 OBJ  := $(SRC:%.c=$(B)/%.o)
 MAIN := runtime/cli/main runtime/cli/rootfs_main runtime/cli/serve_main runtime/launcher/main
 CORE := $(filter-out $(MAIN:%=$(B)/%.o),$(OBJ))
+# The releases of Debian that images are made of, the usual one first.
+RELEASES := $(shell rootfs/packages.sh releases)
 # Images that tests unpack; built once, for every build directory.
-export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images
+export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images/$(or $(HUTCH_SUITE),$(firstword $(RELEASES)))
 # Kernels that run as a process, fetched once likewise.
 export HUTCH_TEST_KERNELS ?= $(CURDIR)/build/kernels
 
@@ -163,6 +165,9 @@ $(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py rootfs/python/zygote/*.py) $(
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helper.so"'
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
+$(B)/runtime/cli/commands.o $(B)/runtime/cli/rootfs.o: rootfs/packages.txt
+$(B)/runtime/cli/commands.o $(B)/runtime/cli/rootfs.o: private ALL_CFLAGS += -DHUTCH_RELEASES='"$(RELEASES)"'
+
 $(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
 $(B)/runtime/gateway/catalog_api.o: runtime/gateway/openapi.json
 $(B)/runtime/ui/page.o: $(wildcard runtime/ui/*.html runtime/ui/*.css runtime/ui/*.js)
@@ -230,11 +235,11 @@ check: ## install what is missing, build, and run every test lane once
 	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
-.PHONY: check-trixie
-check-trixie: ## the lanes that run Python, with images of Debian 13
+.PHONY: check-bookworm
+check-bookworm: ## the lanes that run Python, with images of Debian 12
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit clients
-	@HUTCH_SUITE=trixie HUTCH_TEST_IMAGES=$(CURDIR)/build/images-trixie tests/run B=$(B) e2e hostile warm kill
+	@HUTCH_SUITE=bookworm HUTCH_TEST_IMAGES=$(CURDIR)/build/images/bookworm tests/run B=$(B) e2e hostile warm kill
 
 .PHONY: check-full
 check-full: ## the same as root, as a user, without control groups, and with every kernel

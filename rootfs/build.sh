@@ -7,7 +7,7 @@
 # No daemon. Needs: mmdebstrap, zstd, tar; uidmap for ordinary users.
 #
 #   HUTCH_APT_SOURCES   a file with apt sources to install from; without it, the machine's own sources of Debian
-#   HUTCH_SUITE         Debian release, default bookworm; the image of another is called FLAVOUR-RELEASE
+#   HUTCH_SUITE         Debian release, default the first of packages.txt; the image of another is called FLAVOUR-RELEASE
 #   SOURCE_DATE_EPOCH   newest time that any file may carry, in seconds; default: the day of the release
 #   TMPDIR              where to work: about twice the size of the image, readable for others
 set -euo pipefail
@@ -15,13 +15,10 @@ export LC_ALL=C
 umask 022
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-usual=bookworm
+releases=$("$here/packages.sh" releases)
+usual=${releases%%$'\n'*}
 suite=${HUTCH_SUITE:-$usual}
-case $suite in
-bookworm) released=1686355200 ;; # 2023-06-10
-trixie) released=1754697600 ;;   # 2025-08-09
-*) released= ;;                  # not tried
-esac
+released=$("$here/packages.sh" released "$suite") # nothing for a release that was not tried
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-${released:-$(date +%s)}}
 
 die() {
@@ -89,7 +86,8 @@ else
     # sources those are stands in the package lists; where none were fetched yet, they are, to a place of our own.
     # A release that it does not know but this script does is looked for where the machine's own comes from.
     debian_sources() {
-        local all known='(bookworm|trixie)'
+        local all known
+        known="(${releases//$'\n'/|})"
         # shellcheck disable=SC2016  # apt's placeholders
         all=$(apt-get "$@" indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' \
             'Created-By: Packages' 'Origin: Debian' 'Component: main')

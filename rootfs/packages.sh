@@ -1,21 +1,27 @@
 #!/bin/sh
 # packages.sh SECTION [SUITE] - prints the packages of a flavour (with those of the sections it extends), or of the
-# section "absent", as the Debian release has them (default: bookworm); "flavours" prints the flavours. The one
-# reader of packages.txt.
+# section "absent", as the Debian release has them (default: the usual one); "flavours" prints the flavours, "releases"
+# the releases, the usual one first, and "released SUITE" when it came out. The one reader of packages.txt.
 set -eu
 
 list=$(dirname "$0")/packages.txt
 
 case ${1-} in
 flavours)
-    exec sed -n 's/^\[\(.*\)\].*/\1/p; /^\[absent\]/q' "$list" | sed '/^absent$/d'
+    exec sed -n '/^\[absent\]/q; s/^\[\(.*\)\].*/\1/p' "$list"
     ;;
 absent)
     awk '/^\[/ { on = ($1 == "[absent]"); next } on { sub(/#.*/, ""); if (NF) print $1 }' "$list"
     ;;
+releases)
+    awk '/^\[/ { on = ($1 == "[releases]"); next } on { sub(/#.*/, ""); if (NF) print $1 }' "$list"
+    ;;
+released)
+    awk -v suite="${2-}" '/^\[/ { on = ($1 == "[releases]"); next } on && $1 == suite { print $2 }' "$list"
+    ;;
 *)
     # Sections are read from the top until the one asked for has ended.
-    awk -v want="[${1-}]" -v suite="(${2:-bookworm})" '
+    awk -v want="[${1-}]" -v suite="(${2:-$("$0" releases | head -n 1)})" '
         /^\[/  { if (found || $1 == "[absent]") exit; found = ($1 == want); next }
                { sub(/#.*/, ""); if (NF && (NF == 1 || $2 == suite)) names[++n] = $1 }
         END    { if (!found) exit 1; for (i = 1; i <= n; i++) print names[i] }' "$list" || {

@@ -32,7 +32,6 @@
 enum { EXIT_DIFFERENT = 1 };
 
 #define MAX_SHOWN 20 /* differences of one image */
-#define USUAL_SUITE "bookworm" /* build.sh's own choice: an image of another release is called after that */
 #define PULL_MS (30 * 60 * 1000ull)
 
 /* --- interruption ----------------------------------------------------------------------------------------- */
@@ -266,8 +265,8 @@ static int find_builder(char **ret, struct hutch_err *err)
 }
 
 /* Runs the builder with stdin from /dev/null and stdout (the digest, which unpacking tells again) thrown away. */
-static int run_builder(const char *script, const char *flavour, const char *out, const struct rootfs_opts *opts,
-                       struct hutch_err *err)
+static int run_builder(const char *script, const char *flavour, const char *suite, const char *out,
+                       const struct rootfs_opts *opts, struct hutch_err *err)
 {
     char *argv[] = { (char *)(uintptr_t)script, (char *)(uintptr_t)flavour, (char *)(uintptr_t)out, NULL };
     posix_spawn_file_actions_t actions;
@@ -279,8 +278,7 @@ static int run_builder(const char *script, const char *flavour, const char *out,
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     if (opts->quiet)
         setenv("HUTCH_BUILD_QUIET", "1", 1);
-    if (opts->suite)
-        setenv("HUTCH_SUITE", opts->suite, 1);
+    setenv("HUTCH_SUITE", suite, 1);
     rc = posix_spawn(&pid, script, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (rc != 0)
@@ -298,17 +296,54 @@ static int run_builder(const char *script, const char *flavour, const char *out,
     return 0;
 }
 
+/* The length of the first release in a list of them, and whether that is @suite. */
+static size_t first_release(const char *list, const char *suite, bool *ret_is_suite)
+{
+    size_t n = strcspn(list, " ");
+
+    *ret_is_suite = strlen(suite) == n && strncmp(list, suite, n) == 0;
+    return n;
+}
+
+/* HUTCH_RELEASES is what packages.txt lists, the usual one first. An image of another is called after its release, too.
+ * HUTCH_SUITE is build.sh's: to take it for nothing could give an image of another release than was meant. */
+static int choose_suite(const char *flavour, const struct rootfs_opts *opts, char **ret_suite, char **ret_name,
+                        struct hutch_err *err)
+{
+    const char *list = HUTCH_RELEASES, *variable = getenv("HUTCH_SUITE");
+    bool is_it = false;
+    size_t n = 0;
+
+    *ret_suite = opts->suite ? strdup(opts->suite) : strndup(list, strcspn(list, " "));
+    if (!*ret_suite)
+        return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
+    if (!opts->suite && variable && *variable && strcmp(variable, *ret_suite) != 0)
+        return hutch_err_set(err, 0, "HUTCH_SUITE is '%.80s', which build.sh alone obeys: here --suite names the release",
+                             variable);
+    for (; !is_it && list[n]; n += list[n] == ' ')
+        n += first_release(list + n, *ret_suite, &is_it);
+    if (!is_it)
+        return hutch_err_set(err, 0, "--suite: '%.80s' is none of the releases of Debian that images are made of: %s",
+                             *ret_suite, list);
+    first_release(list, *ret_suite, &is_it);
+    if (asprintf(ret_name, "%s%s%s", flavour, is_it ? "" : "-", is_it ? "" : *ret_suite) < 0) {
+        *ret_name = NULL;
+        return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
+    }
+    return 0;
+}
+
 static int cmd_build(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
 {
     const char *flavour = opts->n_args > 0 ? opts->args[0] : "python";
     __attribute__((cleanup(hutch_store_work_end))) struct store_work work = STORE_WORK_INIT;
-    auto_free char *out = NULL, *script = NULL, *name = NULL;
+    auto_free char *out = NULL, *script = NULL, *suite = NULL, *name = NULL;
 
     if (opts->n_args > 1)
         return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR] [--suite RELEASE]");
     if (opts->name && !hutch_store_is_name(opts->name)) /* now, not when the build is done */
         return hutch_err_set(err, 0, "'%s' is not a name for an image", opts->name);
-    if (find_builder(&script, err) < 0)
+    if (choose_suite(flavour, opts, &suite, &name, err) < 0 || find_builder(&script, err) < 0)
         return -1;
     if (opts->output) {
         out = strdup(opts->output);
@@ -320,12 +355,9 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
     }
     if (!out)
         return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
-    if (run_builder(script, flavour, out, opts, err) < 0)
+    if (run_builder(script, flavour, suite, out, opts, err) < 0)
         return -1;
-    if (!opts->name && opts->suite && strcmp(opts->suite, USUAL_SUITE) != 0 &&
-        asprintf(&name, "%s-%s", flavour, opts->suite) < 0)
-        name = NULL;
-    return unpack(store, out, opts->name ? opts->name : name ? name : flavour, NULL, opts, err);
+    return unpack(store, out, opts->name ? opts->name : name, NULL, opts, err);
 }
 
 /* --- list ------------------------------------------------------------------------------------------------- */

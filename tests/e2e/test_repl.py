@@ -273,8 +273,10 @@ def test_tab_that_takes_too_long(repl):
 def test_tab_that_cannot_be_interrupted(repl, data):
     """The prompt comes back to the line, and Tab asks no more until that has ended."""
     repl.run("import os")
-    repl.run("class Stubborn:\n    def __dir__(self):\n        while not os.path.exists('/mnt/data/go'):\n            try:\n"
-             "                while not os.path.exists('/mnt/data/go'): pass\n            except BaseException: pass\n        return ['abcd']\n")
+    # A function: in Python 3.13, an interrupt in a loop that is itself below "try" may come out of it.
+    repl.run("def wait():\n    while not os.path.exists('/mnt/data/go'): pass\n")
+    repl.run("class Stubborn:\n    def __dir__(self):\n        while not os.path.exists('/mnt/data/go'):\n            try: wait()\n"
+             "            except BaseException: pass\n        return ['abcd']\n")
     repl.run("stubborn = Stubborn(); sortable = [1]")
     repl.type("stubborn.ab" + TAB + "x")
     repl.expect(r"stubborn\.ab\x07x")
@@ -304,7 +306,7 @@ def test_tab_that_ends_the_interpreter(repl):
 
 def test_error(repl):
     shown = COLOURS.sub("", repl.run("1/0"))
-    assert "ZeroDivisionError: division by zero" in shown and "Cell In [1]" in shown
+    assert "ZeroDivisionError: division by zero" in shown and re.search(r"Cell In ?\[1\]", shown)
     assert repl.run("1") == "Out[2]: 1\n"
 
 
