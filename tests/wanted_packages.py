@@ -2,7 +2,7 @@
 """tests/wanted_packages.py - what images have of the packages in HUTCH_TEST_DATA/packages-wanted.json.
 
 A flavour has what Debian's apt would install for it (packages.sh says what that is), so that no image has to be built. It takes the
-package lists of a Debian machine, as they are after apt-get update.
+package lists of a machine with Debian 12, which is what packages-wanted.json knows, as they are after apt-get update.
 """
 import json
 import os
@@ -13,10 +13,11 @@ import textwrap
 
 TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLAVOURS = ("python", "python-full")
+RELEASE = "bookworm"
 
 
 def listed(section):
-    return subprocess.run([os.path.join(TREE, "rootfs", "packages.sh"), section], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    return subprocess.run([os.path.join(TREE, "rootfs", "packages.sh"), section, RELEASE], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
 def installed(flavour):
@@ -40,8 +41,8 @@ def main():
         has = [row for row in wanted if row["deb"] in there]
         rest = [row for row in rest if row["deb"] not in there]
         print("| `%s` has | %d |" % (flavour, len(has)))
-    in_debian = [row["pip"] for row in rest if row["bookworm"]]
-    others = [row["pip"] for row in rest if not row["bookworm"]]
+    in_debian = [row["pip"] for row in rest if row[RELEASE]]
+    others = [row["pip"] for row in rest if not row[RELEASE]]
     print("| Debian 12 has, and no image | %d |\n| Debian 12 has not | %d |" % (len(in_debian), len(others)))
     for title, names in (("Debian 12 has, and no image", in_debian), ("Debian 12 has not", others)):
         print("\n%s:\n%s" % (title, textwrap.fill(", ".join(sorted(names, key=str.lower)), 100)))

@@ -14,7 +14,8 @@ import pytest
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEBS = os.path.join(os.environ.get("HUTCH_TEST_BUILD") or os.path.join(TREE, "build"), "deb")
-IMAGE = os.path.join(os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(TREE, "build", "images"), "minimal.tar")
+RELEASES = subprocess.run([os.path.join(TREE, "rootfs", "packages.sh"), "releases"], stdout=subprocess.PIPE, text=True, check=True).stdout
+IMAGE = os.path.join(os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(TREE, "build", "images", RELEASES.split()[0]), "minimal.tar")
 with open("/etc/os-release", encoding="utf-8") as release:
     SUITE = dict(line.rstrip().partition("=")[::2] for line in release)["VERSION_CODENAME"]
 SECONDS = 900

@@ -1087,7 +1087,9 @@ def test_one_package_list():
 
 def test_packages_of_a_release():
     """A package that one release alone has is not asked of another."""
-    assert packages("python-full") == packages("python-full", "bookworm")
+    assert packages("releases") == ["trixie", "bookworm"]
+    assert packages("python-full") == packages("python-full", packages("releases")[0])
+    assert packages("released", "bookworm") < packages("released", "trixie") and packages("released", "none") == []
     assert set(packages("python-full", "bookworm")) ^ set(packages("python-full", "trixie")) == {"python3-pypdf2", "tzdata-legacy"}
 
 
@@ -1173,17 +1175,17 @@ def test_build_is_reproducible(tmp_path):
     assert len(set(digests)) == 1 and re.fullmatch(rb"sha256:[0-9a-f]{64}\n", digests[0]), digests
 
 
-def test_debian_13(tmp_path):
-    """An image of another release than this machine's, under its own name."""
+def test_another_release(tmp_path):
+    """An image of another release than the usual one, under its own name."""
     if os.environ.get("HUTCH_TEST_SLOW") != "1":
         pytest.skip("slow: builds an image (HUTCH_TEST_SLOW=1)")
     if not shutil.which("mmdebstrap"):
         pytest.skip("mmdebstrap is not installed")
     env = {"HUTCH_HOME": str(tmp_path / "home")}
-    done = support.hutch("rootfs", "build", "minimal", "--suite", "trixie", env=env, timeout=900)
-    assert done.returncode == 0 and b"image 'minimal-trixie' is in the store" in done.stderr, done.stderr
-    done = support.hutch("run", "--image", "minimal-trixie", "-c", "import sys; print(*sys.version_info[:2])", env=env)
-    assert done.stdout == b"3 13\n", done.stderr
+    done = support.hutch("rootfs", "build", "minimal", "--suite", "bookworm", env=env, timeout=900)
+    assert done.returncode == 0 and b"image 'minimal-bookworm' is in the store" in done.stderr, done.stderr
+    done = support.hutch("run", "--image", "minimal-bookworm", "-c", "import sys; print(*sys.version_info[:2])", env=env)
+    assert done.stdout == b"3 11\n", done.stderr
 
 
 @pytest.mark.parametrize("uids, gids, free", [
@@ -1249,6 +1251,48 @@ def test_build_errors(args, more, says):
         pytest.skip("this user has no subordinate ids")
     assert done.returncode == 1 and done.stdout == "" and says in done.stderr
     assert done.stderr.count("build.sh: ") + done.stderr.count("packages.sh: ") == 1
+
+
+@pytest.mark.parametrize("args, variable, says", [
+    (["--suite", ""], None, "--suite: '' is none of the releases of Debian that images are made of: trixie bookworm"),
+    (["--suite", "sid"], None, "--suite: 'sid' is none"), (["--suite", "trixie bookworm"], None, "--suite: 'trixie bookworm' is none"),
+    (["--suite", "trix"], None, "--suite: 'trix' is none"), (["--suite", "../x"], "bookworm", "--suite: '../x' is none"),
+    ([], "bookworm", "HUTCH_SUITE is 'bookworm', which build.sh alone obeys: here --suite names the release"),
+    (["python", "--name", "p"], "sid", "HUTCH_SUITE is 'sid'"),
+], ids=str)
+def test_releases_that_are_refused(home, tmp_path, args, variable, says):
+    """Before anything is built."""
+    (tmp_path / "build.sh").write_text("#!/bin/sh\ntouch '%s/built'\nexit 1\n" % tmp_path)
+    (tmp_path / "build.sh").chmod(0o755)
+    environment = {"HUTCH_HOME": home, "HUTCH_ROOTFS_DIR": str(tmp_path), **({"HUTCH_SUITE": variable} if variable else {})}
+    done = support.hutch("rootfs", "build", *args, env=environment)
+    assert done.returncode == 125 and says in support.sentence(done)
+    assert not (tmp_path / "built").exists() and json.loads(rootfs(home, "list", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("args, variable, suite, name", [
+    ([], None, "trixie", "python"), (["--suite", "trixie"], "bookworm", "trixie", "python"), (["minimal"], "", "trixie", "minimal"),
+    (["--suite", "bookworm"], None, "bookworm", "python-bookworm"), (["--suite", "bookworm", "--name", "mine"], "trixie", "bookworm", "mine"),
+], ids=str)
+def test_releases_and_names(home, tmp_path, args, variable, suite, name):
+    """build.sh is told the release, and the image of another than the usual one is called after it."""
+    archive = oci(tmp_path / "image", [ONE], name="from-archive")
+    (tmp_path / "build.sh").write_text("#!/bin/sh\necho \"$HUTCH_SUITE\" >'%s/suite'\ncp '%s' \"$2\"\n" % (tmp_path, archive))
+    (tmp_path / "build.sh").chmod(0o755)
+    environment = {"HUTCH_HOME": home, "HUTCH_ROOTFS_DIR": str(tmp_path), **({"HUTCH_SUITE": variable} if variable is not None else {})}
+    done = support.hutch("rootfs", "build", *args, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "suite").read_text() == suite + "\n"
+    assert [entry["names"] for entry in json.loads(rootfs(home, "list", "--json").stdout)] == [[name]]
+
+
+def test_releases_are_documented():
+    with open(os.path.join(support.TREE, "docs", "hutch.1"), encoding="utf-8") as opened:
+        page = opened.read()
+    for release in packages("releases"):
+        assert "\n.Cm %s" % release in page, release
+    with open(os.path.join(SCRIPTS, "Dockerfile"), encoding="utf-8") as opened:
+        assert "ARG DEBIAN=debian:%s-slim\n" % packages("releases")[0] in opened.read()
 
 
 def test_build_by_hutch(home, tmp_path):
