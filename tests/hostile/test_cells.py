@@ -4,6 +4,7 @@ stays as it is, and the session goes on. It keeps what the first cell left, or s
 One engine for all, as a service would have it, with another session beside, which must not notice. test_hostile.py says what a probe is."""
 import json
 import os
+import re
 
 import pytest
 
@@ -24,7 +25,7 @@ SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 NOT_HERE = ("cpu_time_of_the_holder",)
 DISK = "/mnt/data holds more than"  # said again and again, as the files stay
 ON_DISK = ("close_stdout", "fill_data", "inode_bomb_in_data")  # with a check in test_hostile.py of what is left there
-CHANNEL = "its descriptor 3, so it was ended"
+CHANNEL = re.compile("its descriptor 3( and could not be told anything any more)?, so it was ended")
 
 
 def options_of(probe):
@@ -118,7 +119,7 @@ def test_probe(setting, shared, probe, data):
     if not result["interpreter_died"]:
         assert result["verdict"] in probe.verdicts, result
     elif result["verdict"] != "error":  # a cell in which the interpreter ended, however well
-        assert result["verdict"] in probe.verdicts or CHANNEL in result["message"], result
+        assert result["verdict"] in probe.verdicts or CHANNEL.search(result["message"]), result
     assert cell.results == 1 and len(session.ends) == 1, (cell.results, session.ends)
     for secret in (setting.victim.text, setting.env_secret):
         assert secret not in json.dumps([result, after, again]), "a secret is in a result"

@@ -28,7 +28,7 @@ except ImportError:
     AFTERWARDS = [CoalesceStreamsPreprocessor]
 
 WORK = os.getcwd()
-SECONDS = 150  # for one notebook; the longest takes 25 where nothing else runs. nbconvert waits without end for a reply that a kernel lost
+SECONDS = 300  # for one notebook; the longest takes 25 where nothing else runs. nbconvert waits without end for a reply that a kernel lost
 ATTEMPTS = 2
 EXECUTED = []  # notebooks as far as they have got: nbconvert drops one that failed
 
