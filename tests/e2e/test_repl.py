@@ -281,16 +281,16 @@ def test_tab_that_cannot_be_interrupted(repl, data):
     repl.type("stubborn.ab" + TAB + "x")
     repl.expect(r"stubborn\.ab\x07x")
     repl.type(CTRL_C)
-    repl.prompt(4)
+    repl.prompt(5)
     repl.type("sorta" + TAB + "x")
     repl.expect(r"sorta\x07x")
     repl.type(CTRL_C)
-    repl.prompt(4)
+    repl.prompt(5)
     with open(os.path.join(data, "go"), "w", encoding="utf-8"):
         pass
-    assert repl.run("sortable") == "Out[4]: [1]\n"
+    assert repl.run("sortable") == "Out[5]: [1]\n"
     repl.type("sorta" + TAB + "\n")
-    assert "Out[5]: [1]" in repl.prompt(6)
+    assert "Out[6]: [1]" in repl.prompt(7)
 
 
 def test_tab_that_ends_the_interpreter(repl):
