@@ -1,6 +1,7 @@
 """Functions of an engine: an operator's file that is executed once, in a zygote of its own, and called in fresh sandboxes."""
 import json
 import os
+import re
 import signal
 import time
 
@@ -118,9 +119,10 @@ def test_errors(warm, label):
     assert result["error"]["name"] == name and (value is None or result["error"]["value"] == value)
     assert "functions.py" not in result["error"]["traceback"]
     if label == "raises":
-        assert result["error"]["traceback"] == (
+        without_carets = re.sub(r"\n +[~^]+(?=\n)", "", result["error"]["traceback"])  # which Python 3.13 has not for a plain call
+        assert without_carets == (
             'Traceback (most recent call last):\n  File "bad.py", line 4, in handler\n    return helper(event)\n'
-            '           ^^^^^^^^^^^^^\n  File "bad.py", line 2, in helper\n    raise ValueError(\'no: \' + event)\nValueError: no: x\n')
+            '  File "bad.py", line 2, in helper\n    raise ValueError(\'no: \' + event)\nValueError: no: x\n')
         assert result["stderr"] == result["error"]["traceback"]
 
 
