@@ -187,8 +187,8 @@ enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMO
 
 static const struct option_row rootfs_rows[] = {
     { BUILD | UNPACK | PULL, 0, "--name", "NAME", OPTION_TEXT, AT(name), .help = "what to call the image" },
-    { BUILD, 0, "--suite", "RELEASE", OPTION_TEXT, AT(suite), .help = "of Debian, the first by default: " HUTCH_RELEASES,
-      .values = HUTCH_RELEASES },
+    { BUILD, 0, "--suite", "RELEASE", OPTION_TEXT, AT(suite),
+      .help = "of Debian, the first by default: " HUTCH_RELEASES, .values = HUTCH_RELEASES },
     { BUILD, 0, "--output", "FILE", OPTION_TEXT, AT(output), .help = "keep the archive (an OCI image layout) as FILE" },
     { UNPACK, 0, "--select", "NAME|NUMBER", OPTION_TEXT, AT(select), .help = "which image of an archive with several" },
     { UNPACK | PULL, 0, "--platform", "linux/ARCH[/VARIANT]", OPTION_TEXT, AT(platform),

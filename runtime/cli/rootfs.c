@@ -318,8 +318,8 @@ static int choose_suite(const char *flavour, const struct rootfs_opts *opts, cha
     if (!*ret_suite)
         return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
     if (!opts->suite && variable && *variable && strcmp(variable, *ret_suite) != 0)
-        return hutch_err_set(err, 0, "HUTCH_SUITE is '%.80s', which build.sh alone obeys: here --suite names the release",
-                             variable);
+        return hutch_err_set(err, 0, "HUTCH_SUITE is '%.80s', which build.sh alone obeys: here --suite names the "
+                                     "release", variable);
     for (; !is_it && list[n]; n += list[n] == ' ')
         n += first_release(list + n, *ret_suite, &is_it);
     if (!is_it)

@@ -194,8 +194,8 @@ def make(link):
         **vars(parts),
     )
     made.is_rehearsed = False
-    # Of ipykernel 6.29: what starts it takes off the search path what Python's option -m has put there, and it leaves the
-    # name of the kernel in the file that nbclient wrote.
+    # Of ipykernel 6.29: what starts it takes off the search path what Python's option -m has put there, and it leaves
+    # the name of the kernel in the file that nbclient wrote.
     made.takes_directory_off = uses("ipykernel_launcher", "", "cwd")
     if uses("ipykernel.kernelapp", "IPKernelApp.write_connection_file", "exists"):
         made.app.kernel_name = "python3"
