@@ -114,7 +114,7 @@ say() { [ -n "${HUTCH_BUILD_QUIET-}" ] || printf 'build.sh: %3d s  %s\n' $((SECO
 # 1. The tree, as one tar stream sorted by name, owners as in the image, no device nodes.
 say "build '$name' ($(wc -w <<<"$packages") packages and what they depend on)"
 args=(--mode="$mode" --variant=essential --format=tar --skip=output/dev --skip=cleanup)
-args+=(--aptopt='Acquire::Languages "none"' --dpkgopt=force-unsafe-io)
+args+=(--aptopt='Acquire::Languages "none"')
 args+=(--setup-hook="$work/rootfs/prepare.sh \"\$1\"")
 args+=(--customize-hook="SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH $work/rootfs/trim.sh \"\$1\"")
 args+=(--include="$(paste -sd, <<<"$packages")")

@@ -32,17 +32,19 @@ find "$root"/tmp "$root"/run "$root"/var/tmp "$root"/var/cache -mindepth 1 -type
 # 3. Files that would carry the build machine, or a secret, into the image.
 rm -f "$root"/etc/machine-id "$root"/etc/hostname "$root"/etc/resolv.conf "$root"/etc/shadow* \
     "$root"/etc/gshadow* "$root"/etc/.pwd.lock "$root"/etc/passwd- "$root"/etc/group- "$root"/etc/subuid* "$root"/etc/subgid* \
-    "$root"/var/lib/dbus/machine-id "$root"/.dockerenv 2>/dev/null || : # docker mounts something on three of them
+    "$root"/var/lib/dbus/machine-id "$root"/.dockerenv
 cp "$here/hosts" "$root/etc/hosts"
 # What pip prints instead of trying: Debian's advice is about apt and venv, which need a network, too.
 for managed in "$root"/usr/lib/python3*/EXTERNALLY-MANAGED; do
     [ ! -e "$managed" ] || cp "$here/externally-managed" "$managed"
 done
 
-# 4. The sandbox user.
+# 4. The sandbox user. Nobody has a password, whether or not a package has moved them to /etc/shadow.
+sed -i 's/^\([^:]*\):x:/\1:*:/' "$root/etc/passwd" "$root/etc/group"
 grep -q '^user:' "$root/etc/passwd" || echo 'user:x:1000:1000:user:/tmp:/bin/bash' >>"$root/etc/passwd"
 grep -q '^user:' "$root/etc/group" || echo 'user:x:1000:' >>"$root/etc/group"
 mkdir -p "$root/mnt/data"
+sort -u -o "$root/etc/shells" "$root/etc/shells" # in the order in which packages came
 
 # 5. No program changes who it runs as.
 find "${root:-/}" -xdev -type f -perm /6000 -exec chmod ug-s {} +
