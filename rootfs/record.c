@@ -255,10 +255,9 @@ int hutch_record_write(int dirfd, FILE *out, struct record_totals *ret, record_p
 /* The record beside the scan: its current line, and what to tell about differences. */
 struct comparison {
     FILE *in;
-    char *line;     /* owned; the record's current line, without newline; */
-    size_t cap;
-    char *path;     /* owned; the path in it */
-    bool is_at_end; /* the line is the last one */
+    char line[LINE_SIZE + 1]; /* the record's current one, without newline */
+    char *path;               /* owned; the path in it */
+    bool is_at_end;           /* the line is the last one */
     uint64_t n_lines, n_different;
     record_difference_fn *difference;
     void *ctx;
@@ -287,10 +286,13 @@ static const char *find_path(const char *line)
 
 static int next_line(struct comparison *c, struct hutch_err *err)
 {
-    ssize_t n = getline(&c->line, &c->cap, c->in);
     const char *path;
+    size_t n;
 
-    if (n <= 0 || c->line[n - 1] != '\n' || strlen(c->line) != (size_t)n)
+    if (!fgets(c->line, sizeof(c->line), c->in))
+        return ferror(c->in) ? hutch_err_set(err, errno, "read the record of the tree") : broken_record(err);
+    n = strlen(c->line); /* 0 of a line that begins with NUL; one with a NUL further on has no newline before it */
+    if (n == 0 || c->line[n - 1] != '\n')
         return broken_record(err);
     c->line[n - 1] = '\0';
     if (strncmp(c->line, TAIL, strlen(TAIL)) == 0) {
@@ -333,8 +335,31 @@ static int compare_line(struct scan *scan, const char *path, const char *line, s
 
 static void comparison_done(struct comparison *c)
 {
-    free(c->line);
     free(c->path);
+}
+
+FILE *hutch_record_open(int dirfd, const char *name, struct hutch_err *err)
+{
+    auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+    FILE *in;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        hutch_err_set(err, errno, "open '%s'", name);
+        return NULL;
+    }
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > RECORD_MAX_BYTES) {
+        hutch_err_set(err, 0, S_ISREG(st.st_mode) ? "'%s' is too large for the record of a tree"
+                                                  : "'%s' is not a regular file, as the record of a tree is", name);
+        return NULL;
+    }
+    in = fdopen(fd, "r");
+    if (!in) {
+        hutch_err_set(err, errno, "open '%s'", name);
+        return NULL;
+    }
+    hutch_fd_take(&fd);
+    return in;
 }
 
 int hutch_record_verify(int dirfd, FILE *in, uint64_t *ret_n, record_difference_fn *difference,

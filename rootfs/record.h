@@ -27,8 +27,15 @@ struct record_totals {
 int hutch_record_write(int dirfd, FILE *out, struct record_totals *ret, record_progress_fn *progress, void *ctx,
                        struct hutch_err *err);
 
+/* No tree that fits in a store has a longer record: 30,000,000 names of usual length. */
+#define RECORD_MAX_BYTES (4ull << 30)
+
+/* A record that another user may have written: it blocks nobody, and is bounded. The caller closes it; NULL on failure.
+ * Errors: 0 (not a regular file, or too large); those of open(2). */
+FILE *hutch_record_open(int dirfd, const char *name, struct hutch_err *err);
+
 /* Compares the tree @dirfd with the record @in. *@ret_n is the number of differences.
- * Errors: 0 (the record itself is broken or cut short); EIO and the like. */
+ * Errors: 0 (the record itself is broken, cut short, or has a line that no entry has); EIO and the like. */
 int hutch_record_verify(int dirfd, FILE *in, uint64_t *ret_n, record_difference_fn *difference,
                         record_progress_fn *progress, void *ctx, struct hutch_err *err);
 

@@ -263,7 +263,7 @@ int hutch_store_verify(const struct store *store, const char *name, uint64_t *re
     struct verifying v = { .difference = difference, .progress = progress, .ctx = ctx };
     char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1];
     struct store_image image = { .names = NULL };
-    auto_fd tree = -1, root = -1, fd = -1;
+    auto_fd tree = -1, root = -1;
     FILE *in;
     int rc;
 
@@ -274,11 +274,11 @@ int hutch_store_verify(const struct store *store, const char *name, uint64_t *re
     v.total = image.bytes;
     hutch_store_image_done(&image);
     root = hutch_store_open_dir(tree, "root");
-    fd = openat(tree, "record", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    in = root < 0 || fd < 0 ? NULL : fdopen(fd, "r");
+    if (root < 0)
+        return hutch_err_set(err, errno, "open the tree of image '%s'", name);
+    in = hutch_record_open(tree, "record", err);
     if (!in)
-        return hutch_err_set(err, errno, "open the tree and the record of image '%s'", name);
-    hutch_fd_take(&fd);
+        return hutch_err_wrap(err, "verify image '%s'", name);
     rc = hutch_record_verify(root, in, ret_n, verify_difference, verify_progress, &v, err);
     fclose(in);
     return rc < 0 ? hutch_err_wrap(err, "verify image '%s'", name) : 0;

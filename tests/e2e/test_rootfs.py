@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import tarfile
+import threading
 
 import pytest
 
@@ -902,6 +903,46 @@ def test_broken_record(home, tmp_path, change):
     assert done.returncode == 125 and "verify image 'x': the record of the tree is broken" in support.sentence(done)
 
 
+def replace_by_fifo(path):
+    os.unlink(path)
+    os.mkfifo(path, 0o644)
+
+
+def replace_by_link(path):
+    os.rename(path, path + ".real")
+    os.symlink("record.real", path)
+
+
+def write_more(path, size, text=b""):
+    with open(path, "r+b") as record:
+        record.truncate(size)
+        record.seek(len(b"hutch-tree 1\n"))
+        record.write(text)
+
+
+@pytest.mark.parametrize("change, says", [
+    (replace_by_fifo, "'record' is not a regular file"),
+    (replace_by_link, "open 'record': Too many levels of symbolic links"),
+    (lambda path: (os.unlink(path), os.mkdir(path)), "'record' is not a regular file"),
+    (lambda path: write_more(path, 5 << 30), "'record' is too large for the record of a tree"),
+    (lambda path: write_more(path, 3 << 30, b"\0"), "the record of the tree is broken"),  # NUL all the way
+    (lambda path: write_more(path, 1 << 20, b"d 0755 " + b"x" * 500000), "the record of the tree is broken"),
+], ids=["fifo", "link", "directory", "size", "NUL", "line"])
+def test_hostile_record(home, tmp_path, change, says):
+    """Another user's store may hold anything: nothing of it is waited for, and no line is read without end."""
+    unpack(home, oci(tmp_path / "image", [ONE]), "x")
+    change(glob.glob(home + "/images/trees/*/record")[0])
+    verifying = start(home, "verify", "x")
+    timer = threading.Timer(60, verifying.kill)
+    timer.start()
+    stderr = verifying.stderr.read()
+    _, ended, usage = os.wait4(verifying.pid, 0)
+    timer.cancel()
+    assert os.waitstatus_to_exitcode(ended) == 125 and ("verify image 'x': " + says).encode() in stderr, stderr
+    assert usage.ru_maxrss < 1 << 20, "a line was read without end"
+    verifying.communicate()
+
+
 def test_remove_in_use(home, tmp_path):
     """A shared lock on the tree, as a sandbox holds it, keeps it."""
     unpack(home, oci(tmp_path / "image", [ONE]), "x")
@@ -1078,9 +1119,12 @@ def test_one_package_list():
         build = opened.read()
     shared = {"packages.txt", "packages.sh", "dpkg.cfg", "prepare.sh", "trim.sh", "hosts", "externally-managed"}
     copied = re.search(r"^COPY (.*) /hutch/$", dockerfile, re.M).group(1).split()
-    assert set(copied) == shared, "the Dockerfile takes what build.sh takes"
+    assert set(copied) == shared | {"from-base.sh"}, "the Dockerfile takes what build.sh takes"
     assert set(re.search(r'^cp (.*) "\$work/rootfs"$', build, re.M).group(1).replace('"$here"/', "").split()) == shared
-    assert dockerfile.count("$(/hutch/packages.sh \"$FLAVOUR\" \"$VERSION_CODENAME\")") == 2 and "/hutch/prepare.sh /" in dockerfile and "/hutch/trim.sh /" in dockerfile
+    with open(os.path.join(SCRIPTS, "from-base.sh"), encoding="utf-8") as opened:
+        dockerfile += opened.read()
+    for script in ("packages.sh", "prepare.sh", "trim.sh"):
+        assert '"$here/%s"' % script in dockerfile, script
     for name in packages("python-full"):
         assert not re.search(r"(?<![\w./-])%s(?![\w./-])" % re.escape(name), re.sub(r"#.*", "", dockerfile).replace("[\"python3\"]", "")), name
 
