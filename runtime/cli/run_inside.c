@@ -24,35 +24,6 @@ int hutch_run_inside_check(const struct run_opts *opts, struct hutch_err *err)
                          "it", other);
 }
 
-static bool is_set_by_option(const struct run_opts *opts, const char *name)
-{
-    const size_t len = strlen(name);
-
-    for (size_t i = 0; i < opts->env.n; i++)
-        if (strncmp(opts->env.values[i], name, len) == 0 && opts->env.values[i][len] == '=')
-            return true;
-    return false;
-}
-
-static int set_env(const struct run_opts *opts, char *const *env, struct sandbox_spec *spec, struct hutch_err *err)
-{
-    for (size_t i = 0; env && env[i]; i++) {
-        const char *equals = strchr(env[i], '=');
-        auto_free char *name = equals && equals > env[i] ? strndup(env[i], (size_t)(equals - env[i])) : NULL;
-
-        if (!name) {
-            hutch_log_debug("the image's environment has '%s', which is passed over: it is not NAME=VALUE", env[i]);
-            continue;
-        }
-        if (hutch_spec_get_env(spec, name) &&
-            (strcmp(name, "PATH") != 0 || is_set_by_option(opts, name)))
-            continue;
-        if (hutch_spec_set_env(spec, name, equals + 1, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 /* Docker makes the directory where it is missing; an image is not written here. */
 static int set_workdir(const struct run_opts *opts, const char *workdir, struct sandbox_spec *spec,
                        struct hutch_err *err)
@@ -118,10 +89,7 @@ int hutch_run_inside_set(const struct run_opts *opts, char *const *words, struct
         return -1;
     if (config.user)
         hutch_log_debug("the image's user '%s' is not obeyed: programs run as the sandbox's own", config.user);
-    rc = set_env(opts, config.env, spec, err) < 0 || set_workdir(opts, config.workdir, spec, err) < 0 ||
-                 set_argv(opts, &config, words, spec, err) < 0
-             ? -1
-             : 0;
+    rc = set_workdir(opts, config.workdir, spec, err) < 0 ? -1 : set_argv(opts, &config, words, spec, err);
     hutch_image_config_done(&config);
     return rc;
 }

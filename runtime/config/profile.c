@@ -4,6 +4,7 @@
 #include "sandbox/inside.h"
 #include "runtime/text/quantity.h"
 #include "runtime/config/data_targets.h"
+#include "runtime/config/image_env.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/policy.h"
 #include "runtime/config/policy_find.h"
@@ -314,7 +315,7 @@ int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *s
     }
     if (hutch_stores_find(profile->home, profile->image ? profile->image : PROFILE_IMAGE, &path, ret_lockfd, err) < 0)
         return -1;
-    return hutch_spec_set_string(&spec->rootfs_path, path, err);
+    return hutch_spec_set_string(&spec->rootfs_path, path, err) < 0 ? -1 : hutch_image_env_add(profile, spec, err);
 }
 
 int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err)

@@ -35,7 +35,7 @@ void hutch_profile_done(struct profile *profile); /* fine on one that is all zer
 /* Fills @spec, which hutch_spec_init() has filled, with everything but the root tree, the program and /mnt/data. */
 int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err);
 
-/* Where the root tree comes from. @ret_lockfd keeps an image from being removed while it is in use; otherwise it is
+/* Where the root tree comes from; of an image, also its environment (image_env.h). @ret_lockfd keeps an image from being removed while it is in use; otherwise it is
  * untouched. */
 int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd,
                            struct hutch_err *err);

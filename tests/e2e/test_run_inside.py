@@ -167,6 +167,52 @@ def test_scripts_are_as_ever(tmp_path):
     assert done.stdout == b"of the host\n", done.stderr
 
 
+@pytest.fixture
+def variables():
+    """The image python as one that asks for variables; in this store no other test runs meanwhile."""
+    path = os.path.join(os.path.dirname(support.root_of_image("python")), "config.json")
+    with open(path, encoding="utf-8") as kept:
+        before = kept.read()
+    env = ["KIND=image", "HOME=/home/of/image", "PATH=/opt/none:/usr/bin:/bin", "PYTHONPATH=/opt/modules"]
+    with open(path, "w", encoding="utf-8") as kept:
+        json.dump({"Env": env}, kept)
+    yield
+    with open(path, "w", encoding="utf-8") as kept:
+        kept.write(before)
+
+
+WAYS = {"program of the image": ["--", "python3", "-c"], "cold": ["-c"], "warm": ["--warm", "-c"], "cell": ["--rich", "-c"]}
+LOOK = "import os, sys; print(*[os.environ[name] for name in ('KIND', 'HOME', 'PATH')], '/opt/modules' in sys.path)"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_environment_of_every_run(variables, way):
+    """What the policy sets wins, but for PATH; -e wins over both."""
+    options = [word for word in WAYS[way] if word.startswith("--") and word != "--"]
+    words = WAYS[way][len(options):]
+    run = ("run", "--image", "python", *options)
+    assert support.hutch(*run, *words, LOOK).stdout == b"image /tmp /opt/none:/usr/bin:/bin True\n"
+    done = support.hutch(*run, "-e", "KIND=mine", "-e", "PATH=/bin", *words, LOOK)
+    assert done.stdout == b"mine /tmp /bin True\n", done.stderr
+
+
+def test_environment_of_other_runs(variables, tmp_path):
+    """Of a batch and of a notebook. A root tree that is no image has none."""
+    task = {"id": "x", "code": LOOK, "stdin": "", "expected": {"stdout": "image /tmp /opt/none:/usr/bin:/bin True\n"}}
+    (tmp_path / "tasks").write_text(json.dumps(task) + "\n")
+    for options in ([], ["--memory", "300m"]):
+        done = support.hutch("batch", str(tmp_path / "tasks"), "--format", "generic", "--image", "python", *options,
+                            timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": LOOK}
+    (tmp_path / "x.ipynb").write_text(json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell]}))
+    out = tmp_path / "out.ipynb"
+    done = support.hutch("run", "--image", "python", str(tmp_path / "x.ipynb"), "-o", str(out), timeout=120)
+    assert done.returncode == 0 and "/opt/none:/usr/bin:/bin True" in out.read_text(), done.stderr
+    done = support.hutch("run", "--rootfs", support.root_of_image("python"), "-c", "import os; print('KIND' in os.environ)")
+    assert done.stdout == b"False\n", done.stderr
+
+
 HOSTILE = {
     "no object": ([], "'config' of the image's configuration is not an object"),
     "text for a list": ({"Entrypoint": "sh -c x"}, "'Entrypoint' of the image's configuration is not a list"),

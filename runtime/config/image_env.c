@@ -1,0 +1,53 @@
+#include "runtime/config/image_env.h"
+
+#include "rootfs/image_config.h"
+#include "runtime/config/profile.h"
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_asked_for(const struct profile *profile, const char *name)
+{
+    const size_t len = strlen(name);
+
+    for (const char *const *e = profile->env; e && *e; e++)
+        if (strncmp(*e, name, len) == 0 && (*e)[len] == '=')
+            return true;
+    return false;
+}
+
+static int set_variables(const struct profile *profile, const struct image_config *config, struct sandbox_spec *spec,
+                         struct hutch_err *err)
+{
+    for (size_t i = 0; config->env && config->env[i]; i++) {
+        const char *text = config->env[i], *equals = strchr(text, '=');
+        auto_free char *name = equals && equals > text ? strndup(text, (size_t)(equals - text)) : NULL;
+
+        if (!name) {
+            hutch_log_debug("the image's environment has '%s', which is passed over: it is not NAME=VALUE", text);
+            continue;
+        }
+        if (hutch_spec_get_env(spec, name) && (strcmp(name, "PATH") != 0 || is_asked_for(profile, name)))
+            continue;
+        if (hutch_spec_set_env(spec, name, equals + 1, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int hutch_image_env_add(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err)
+{
+    struct image_config config;
+    int rc;
+
+    if (profile->rootfs || !spec->rootfs_path)
+        return 0;
+    if (hutch_image_config_read(spec->rootfs_path, &config, err) < 0)
+        return -1;
+    rc = set_variables(profile, &config, spec, err);
+    hutch_image_config_done(&config);
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* image_env.h - the environment that an image wants for its programs, in that of a sandbox. */
+#ifndef HUTCH_CONFIG_IMAGE_ENV_H
+#define HUTCH_CONFIG_IMAGE_ENV_H
+
+#include "sandbox/err.h"
+
+struct profile;
+struct sandbox_spec;
+
+/* Adds the variables of the image whose tree is @spec's root. What @spec has, of the policy and of @profile's own, wins,
+ * but for a PATH that @profile does not name: only the image knows where its programs are. A root tree that is no image
+ * has no such variables. Errors: those of hutch_image_config_read(). */
+int hutch_image_env_add(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err);
+
+#endif
