@@ -241,6 +241,12 @@ check-bookworm: ## the lanes that run Python, with images of Debian 12
 	@$(SUBMAKE) all unit clients
 	@HUTCH_SUITE=bookworm HUTCH_TEST_IMAGES=$(CURDIR)/build/images/bookworm tests/run B=$(B) e2e hostile warm kill
 
+.PHONY: check-images
+check-images: ## build images by the Dockerfile and of others with podman and buildah, and use them (half an hour)
+	@.ci/packages build images test
+	@$(SUBMAKE) all unit
+	@tests/run B=$(B) images
+
 .PHONY: check-full
 check-full: ## the same as root, as a user, without control groups, and with every kernel
 	@.ci/packages build images test kernel

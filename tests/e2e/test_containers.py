@@ -6,14 +6,12 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import tarfile
-import tempfile
 
 import pytest
 
 import support
+from containers import Storage
 
 PROFILE = "/usr/share/containers/seccomp.json"
 SHIPPED = os.path.join(support.TREE, "examples/kubernetes/cluster/seccomp-hutch.json")
@@ -55,25 +53,15 @@ def without_user_namespaces(path):
         json.dump(profile, file)
 
 
-class Podman:
-    """Storage and runtime directory of its own, so that nothing is left behind."""
+class Podman(Storage):
+    """With an image that has nothing of its own."""
 
     def __init__(self):
-        self.place = tempfile.mkdtemp(prefix="hutch-podman-", dir="/tmp")  # conmon's sockets take no long path
-        os.mkdir(os.path.join(self.place, "run"), 0o700)
-        settings = os.path.join(self.place, "containers.conf")
-        with open(settings, "w", encoding="ascii") as file:
-            file.write('[engine]\ncgroup_manager = "cgroupfs"\nruntime = "runc"\nevents_logger = "none"\n')
-        self.environment = {**os.environ, "XDG_RUNTIME_DIR": os.path.join(self.place, "run"), "CONTAINERS_CONF": settings}
-        self.words = ["podman", "--root", os.path.join(self.place, "storage"), "--runroot", os.path.join(self.place, "runroot"),
-                      "--storage-driver", "vfs"]
+        super().__init__()
         tar = os.path.join(self.place, "tiny.tar")
         tiny_image(tar)
         done = self.podman("import", tar, "tiny")
         assert done.returncode == 0, done.stderr
-
-    def podman(self, *words, seconds=120):
-        return subprocess.run([*self.words, *words], env=self.environment, capture_output=True, text=True, timeout=seconds, check=False)
 
     def run(self, options, *words, seconds=120):
         store = os.environ.get("HUTCH_HOME") or os.path.join(os.environ["HOME"], ".local/share/hutch")
@@ -113,19 +101,6 @@ class Podman:
         with open(os.path.join(self.place, "files", name), "w", encoding="utf-8") as file:
             file.write(text)
         return "/files/" + name
-
-    def close(self):
-        # What a first rootless command leaves to hold its namespaces.
-        try:
-            with open(os.path.join(self.place, "run/libpod/tmp/pause.pid"), encoding="ascii") as file:
-                pause = int(file.read())
-        except (OSError, ValueError):
-            pause = None
-        self.podman("unshare", "rm", "-rf", os.path.join(self.place, "storage"), os.path.join(self.place, "runroot"))
-        if pause:
-            os.kill(pause, signal.SIGTERM)
-        shutil.rmtree(self.place, ignore_errors=True)
-        assert not os.path.exists(self.place)
 
 
 @pytest.fixture(scope="module")
