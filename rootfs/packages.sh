@@ -20,11 +20,13 @@ released)
     awk -v suite="${2-}" '/^\[/ { on = ($1 == "[releases]"); next } on && $1 == suite { print $2 }' "$list"
     ;;
 *)
-    # Sections are read from the top until the one asked for has ended.
+    # From the section that is asked for to those that it extends, and the packages in the file's order.
     awk -v want="[${1-}]" -v suite="(${2:-$("$0" releases | head -n 1)})" '
-        /^\[/  { if (found || $1 == "[absent]") exit; found = ($1 == want); next }
-               { sub(/#.*/, ""); if (NF && (NF == 1 || $2 == suite)) names[++n] = $1 }
-        END    { if (!found) exit 1; for (i = 1; i <= n; i++) print names[i] }' "$list" || {
+        /^\[/  { base[$1] = $2 == "on" ? "[" $3 "]" : section; section = $1; next }
+               { sub(/#.*/, ""); if (NF && (NF == 1 || $2 == suite)) { name[++n] = $1; of[n] = section } }
+        END    { if (want == "[absent]" || want == "[releases]" || !(want in base)) exit 1
+                 for (s = want; s != "" && !(s in taken); s = base[s]) taken[s] = 1
+                 for (i = 1; i <= n; i++) if (of[i] in taken) print name[i] }' "$list" || {
         echo "packages.sh: no flavour '${1-}' in packages.txt (there are: $("$0" flavours | tr '\n' ' '))" >&2
         exit 1
     }

@@ -18,7 +18,7 @@
 
 #define ANSWER_MS (5 * 60 * 1000)
 
-static const char *const flavours[] = { "minimal", "python", "python-full" };
+static const char *const flavours[] = { "minimal", "python", "python-full", "node" };
 
 static bool is_flavour(const char *image)
 {

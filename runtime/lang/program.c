@@ -14,10 +14,41 @@
 /* execve(2) takes 32 pages for one argument (MAX_ARG_STRLEN); a longer text goes in as a file. */
 #define CODE_MAX_ARGUMENT (100u << 10)
 
-static const struct { const char *ending, *language, *interpreter; } interpreters[] = {
-    { ".py", "python", "python3" }, { ".sh", "sh", "sh" },     { ".bash", "bash", "bash" }, { ".js", "js", "node" },
-    { ".mjs", NULL, "node" },       { ".pl", "perl", "perl" }, { ".rb", "ruby", "ruby" },   { ".R", "r", "Rscript" },
-    { ".r", NULL, "Rscript" },      { ".lua", "lua", "lua" },
+struct interpreter {
+    const char *ending, *language; /* language NULL: another ending of the one above */
+    const char *program;
+    const char *starter; /* not NULL: a text of sh's that starts it, with the file and its arguments as "$@" */
+};
+
+/* Whether the image's node takes types out of a program is known when it is asked: from 22.6 with an option, of which
+ * later ones have made the default, and 20 has neither. "-v" ends before node has made its heap. */
+static const char strip_types[] =
+    "by='--experimental-strip-types --disable-warning=ExperimentalWarning'\n"
+    "if node $by -v >/dev/null 2>&1; then exec node $by \"$@\"; fi\n"
+    "if ! is=$(node -v 2>/dev/null); then\n"
+    "    echo \"hutch: TypeScript needs node 22.6 or newer, and this image has no node\" >&2\n"
+    "    exit 127\n"
+    "fi\n"
+    "if node -e 'process.exit(process.features.typescript ? 0 : 1)'; then exec node \"$@\"; fi\n"
+    "echo \"hutch: TypeScript needs node 22.6 or newer, which takes the types out by itself; this image has node $is"
+    " (another image by --image, or JavaScript made of it outside)\" >&2\n"
+    "exit 126\n";
+
+static const struct interpreter interpreters[] = {
+    { ".py", "python", "python3", NULL },
+    { ".sh", "sh", "sh", NULL },
+    { ".bash", "bash", "bash", NULL },
+    { ".js", "js", "node", NULL },
+    { ".mjs", NULL, "node", NULL },
+    { ".cjs", NULL, "node", NULL },
+    { ".ts", "typescript", "node", strip_types },
+    { ".mts", NULL, "node", strip_types },
+    { ".cts", NULL, "node", strip_types },
+    { ".pl", "perl", "perl", NULL },
+    { ".rb", "ruby", "ruby", NULL },
+    { ".R", "r", "Rscript", NULL },
+    { ".r", NULL, "Rscript", NULL },
+    { ".lua", "lua", "lua", NULL },
 };
 
 static size_t find_language(const char *language)
@@ -65,8 +96,8 @@ static bool is_run_by_hutch(const char *data, size_t len)
 
 /* @ret: NULL when the file is a program of its own. An ending that is not known is refused, as what is in such a file
  * is hardly Python: a compiler's language, a table, a text. */
-static int find_interpreter(const char *language, const char *name, const char *data, size_t len, const char **ret,
-                            struct hutch_err *err)
+static int find_interpreter(const char *language, const char *name, const char *data, size_t len,
+                            const struct interpreter **ret, struct hutch_err *err)
 {
     const char *dot = strrchr(name, '.');
     char known[256];
@@ -77,12 +108,12 @@ static int find_interpreter(const char *language, const char *name, const char *
         if (i == ARRAY_SIZE(interpreters))
             return hutch_err_say(err, EINVAL, "there is no language '%s' (there are %s)", language,
                                  list_languages(false, known, sizeof(known)));
-        *ret = interpreters[i].interpreter;
+        *ret = &interpreters[i];
         return 0;
     }
     for (i = 0; dot && i < ARRAY_SIZE(interpreters); i++) {
         if (strcasecmp(dot, interpreters[i].ending) == 0) {
-            *ret = interpreters[i].interpreter;
+            *ret = &interpreters[i];
             return 0;
         }
     }
@@ -96,7 +127,7 @@ static int find_interpreter(const char *language, const char *name, const char *
                              "no language that hutch knows has programs that end in '%s' like '%s' (known are %s; "
                              "--language python says what it is, and so does a first line with #!)",
                              dot, name, list_languages(true, known, sizeof(known)));
-    *ret = "python3";
+    *ret = &interpreters[0]; /* Python */
     return 0;
 }
 
@@ -117,20 +148,34 @@ static int set_argv(struct sandbox_spec *spec, const char *const *head, size_t n
     return hutch_spec_set_list(&spec->argv, argv, n_head + n, err);
 }
 
-static int add_program(struct sandbox_spec *spec, const char *interpreter, const char *name, const char *data,
-                       size_t len, char *const *args, struct hutch_err *err)
+/* @interpreter NULL: @path is a program of its own. */
+static int set_interpreter(struct sandbox_spec *spec, const struct interpreter *interpreter, const char *path,
+                           char *const *args, struct hutch_err *err)
+{
+    const char *head[5];
+    size_t n = 0;
+
+    if (interpreter && interpreter->starter) {
+        head[n++] = "sh";
+        head[n++] = "-c";
+        head[n++] = interpreter->starter;
+        head[n++] = "hutch";
+    } else if (interpreter) {
+        head[n++] = interpreter->program;
+    }
+    head[n++] = path;
+    return set_argv(spec, head, n, args, err);
+}
+
+static int add_program(struct sandbox_spec *spec, const struct interpreter *interpreter, const char *name,
+                       const char *data, size_t len, char *const *args, struct hutch_err *err)
 {
     char target[sizeof(PROGRAM_DIR) + 256];
-    const char *head[2];
-    size_t n = 0;
 
     snprintf(target, sizeof(target), PROGRAM_DIR "/%s", name);
     if (hutch_spec_add_file(spec, target, data, len, interpreter ? 0444 : 0555, err) < 0)
         return -1;
-    if (interpreter)
-        head[n++] = interpreter;
-    head[n++] = target;
-    return set_argv(spec, head, n, args, err);
+    return set_interpreter(spec, interpreter, target, args, err);
 }
 
 const char *hutch_program_skip_mark(const char *data, size_t *len)
@@ -150,7 +195,7 @@ bool hutch_program_is_name(const char *name)
 int hutch_program_set_file(struct sandbox_spec *spec, const char *language, const char *path, char *const *args,
                            struct hutch_err *err)
 {
-    const char *interpreter;
+    const struct interpreter *interpreter;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     auto_free char *data = NULL;
     auto_fd fd = -1;
@@ -176,18 +221,19 @@ int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *co
     const char *head[] = { "python3", "-c", code };
 
     if (strlen(code) > CODE_MAX_ARGUMENT)
-        return add_program(spec, "python3", "code.py", code, strlen(code), args, err);
+        return add_program(spec, &interpreters[0], "code.py", code, strlen(code), args, err);
     return set_argv(spec, head, ARRAY_SIZE(head), args, err);
 }
 
 int hutch_program_set_inside(struct sandbox_spec *spec, const char *language, const char *path, const char *data,
                              size_t len, char *const *args, struct hutch_err *err)
 {
-    const char *slash = strrchr(path, '/'), *interpreter;
+    const char *slash = strrchr(path, '/');
+    const struct interpreter *interpreter;
 
     if (find_interpreter(language, slash ? slash + 1 : path, data, len, &interpreter, err) < 0)
         return -1;
-    return set_argv(spec, interpreter ? (const char *[]){ interpreter, path } : &path, interpreter ? 2 : 1, args, err);
+    return set_interpreter(spec, interpreter, path, args, err);
 }
 
 int hutch_program_set_module(struct sandbox_spec *spec, const char *module, char *const *args, struct hutch_err *err)
@@ -214,7 +260,7 @@ const char *hutch_program_ending(const char *language)
 int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text,
                            size_t len, char *const *args, struct hutch_err *err)
 {
-    const char *interpreter;
+    const struct interpreter *interpreter;
 
     if (!hutch_program_is_name(name))
         return hutch_err_set(err, 0, "'%s' is not the name of a program file", name);
@@ -249,6 +295,6 @@ void hutch_program_list_installed(const char *tree, char *to, size_t room)
 
     to[0] = '\0';
     for (size_t i = 0; root >= 0 && i < ARRAY_SIZE(interpreters) && len < room; i++)
-        if (interpreters[i].language && has_program(root, interpreters[i].interpreter))
+        if (interpreters[i].language && !interpreters[i].starter && has_program(root, interpreters[i].program))
             len += (size_t)snprintf(to + len, room - len, "%s%s", len ? ", " : "", interpreters[i].language);
 }

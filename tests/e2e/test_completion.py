@@ -29,7 +29,7 @@ OFFERS = [
     ("hutch run book.ipynb --par", ["--param"]),
     ("hutch batch --judge ", ["apart", "together"]),
     ("hutch rootfs ", ["build", "unpack", "pull", "list", "verify", "remove", "share", "prune"]),
-    ("hutch rootfs build ", ["minimal", "python", "python-full"]),
+    ("hutch rootfs build ", ["minimal", "python", "python-full", "node"]),
     ("hutch rootfs list --js", ["--json"]),
     ("hutch completion ", ["bash", "zsh", "fish"]),
 ]
