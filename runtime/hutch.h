@@ -147,6 +147,8 @@ struct hutch_engine_options {
                                       * got: links, so a program that asks where it is hears /mnt/data. 16 at most, of
                                       * 255 bytes and 16 parts: absolute, without ".", "..", "//" and a "/" at the
                                       * end, UTF-8 without control characters */
+    const char *gpu;            /* "compute": NVIDIA's GPUs of this host, to compute with. NULL: as the policy says.
+                                 * docs/security.md has what that opens */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 #define hutch_engine_options_init(options) HUTCH_INIT(options)

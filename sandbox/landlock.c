@@ -31,7 +31,7 @@ struct ruleset_attr {
     (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |                             \
      LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |                       \
      LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER)
-/* Handled, and given to no directory at all, but for what a pseudo-terminal is good for. */
+/* Handled, and given to no directory at all, but for what a pseudo-terminal is good for; ioctl(2) to a MOUNT_DEVICE. */
 #define NEVER_ACCESS (LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_IOCTL_DEV)
 
 int hutch_landlock_abi(void)
@@ -69,6 +69,20 @@ static int allow_below(int ruleset, const char *path, __u64 access, struct hutch
     return 0;
 }
 
+/* Writing is allowed for all of /dev. The node's driver is the one that code inside is to reach: its ioctls, all of
+ * them, as Landlock knows no numbers. */
+static int allow_device(int ruleset, const char *path, __u64 access, struct hutch_err *err)
+{
+    auto_fd fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    struct landlock_path_beneath_attr rule = { .allowed_access = access, .parent_fd = fd };
+
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open '%s' to allow its use", path);
+    if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
+        return hutch_err_set(err, errno, "allow the use of '%s'", path);
+    return 0;
+}
+
 /* A rule is about an inode, and that of a directory that is mounted later is not known yet; what the mount covers does
  * not count either (landlock(7): hidden mount points are ignored). So it goes to the directory above, of which all else
  * is read-only by its mounts. */
@@ -103,6 +117,11 @@ int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_come
                 allow_below(ruleset, "/dev/pts",
                             attr.handled_access_fs & (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_IOCTL_DEV), err) < 0 ||
                 allow_below(ruleset, "/dev/shm", attr.handled_access_fs & WRITE_ACCESS, err) < 0)
+                return -1;
+        } else if (m->kind == MOUNT_BIND && (m->flags & MOUNT_DEVICE)) {
+            if (allow_device(ruleset, m->target,
+                             attr.handled_access_fs & (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_IOCTL_DEV),
+                             err) < 0)
                 return -1;
         } else if ((m->kind == MOUNT_TMPFS || m->kind == MOUNT_BIND) && !(m->flags & MOUNT_RDONLY)) {
             if ((m->flags & MOUNT_OPTIONAL) && access(m->target, F_OK) < 0)

@@ -28,8 +28,8 @@ static const char *const attach_points[] = { "/tmp", "/mnt", "/proc" };
 
 static __u64 attributes(unsigned flags)
 {
-    return EVERY_MOUNT | (flags & MOUNT_RDONLY ? MOUNT_ATTR_RDONLY : 0) |
-           (flags & MOUNT_NOEXEC ? MOUNT_ATTR_NOEXEC : 0);
+    return MOUNT_ATTR_NOSUID | (flags & MOUNT_DEVICE ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_NODEV) |
+           (flags & MOUNT_RDONLY ? MOUNT_ATTR_RDONLY : 0) | (flags & MOUNT_NOEXEC ? MOUNT_ATTR_NOEXEC : 0);
 }
 
 static int restrict_mount(int fd, __u64 attrs, unsigned at_flags, const char *what, struct hutch_err *err)
@@ -294,8 +294,45 @@ static int mount_pts(int dev, struct hutch_err *err)
     return attach(pts, place, "/dev/pts", err);
 }
 
-/* /dev: what a program needs and no driver behind it. No tty, which would be the terminal that hutch was started on. */
-static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *err)
+static bool is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
+}
+
+static bool is_device_below(const struct sandbox_mount *m, const char *dev)
+{
+    return m->kind == MOUNT_BIND && (m->flags & MOUNT_DEVICE) && is_below(m->target, dev);
+}
+
+/* The places of the host's nodes that are to be in @dev, which is mounted at @target: they come later, when nothing can
+ * be made there any more. */
+static int make_device_places(const struct sandbox_spec *spec, const char *target, int dev, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        auto_fd place = -1;
+
+        if (is_device_below(&spec->mounts[i], target) &&
+            open_target(dev, spec->mounts[i].target + strlen(target), false, &place, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static uint64_t count_device_places(const struct sandbox_spec *spec, const char *target)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (is_device_below(&spec->mounts[i], target))
+            n += 2; /* it, and a directory for it */
+    return n;
+}
+
+/* /dev: what a program needs and no driver behind it, but for what the spec names. No tty, which would be the terminal
+ * that hutch was started on. */
+static int build_dev(const struct sandbox_spec *spec, int root, const struct sandbox_mount *m, struct hutch_err *err)
 {
     static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
     static const struct { const char *name, *text; } links[] = {
@@ -304,7 +341,8 @@ static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *
     };
     auto_fd dev = -1, shm = -1;
 
-    if (make_tmpfs(65536, 64, 0755, MOUNT_ATTR_NOEXEC, &dev, err) < 0 || attach_at(root, dev, m->target, true, err) < 0)
+    if (make_tmpfs(65536, 64 + count_device_places(spec, m->target), 0755, MOUNT_ATTR_NOEXEC, &dev, err) < 0 ||
+        attach_at(root, dev, m->target, true, err) < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
         char host[32];
@@ -341,7 +379,7 @@ static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *
         if (attach(shm, place, "/dev/shm", err) < 0)
             return -1;
     }
-    if (mount_pts(dev, err) < 0)
+    if (mount_pts(dev, err) < 0 || make_device_places(spec, m->target, dev, err) < 0)
         return -1;
     return restrict_mount(dev, MOUNT_ATTR_RDONLY, 0, m->target, err);
 }
@@ -368,13 +406,6 @@ static int make_link(int root, const struct sandbox_mount *m, struct hutch_err *
         errno = EEXIST;
     }
     return hutch_err_set(err, errno, "link '%s' to '%s'", m->target, m->source);
-}
-
-static bool is_below(const char *path, const char *dir)
-{
-    size_t len = strlen(dir);
-
-    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
 }
 
 bool hutch_mounts_has_place(const struct sandbox_spec *spec, const char *path)
@@ -443,7 +474,7 @@ static int build_one(const struct sandbox_spec *spec, int root, const struct san
 
     switch (m->kind) {
     case MOUNT_DEV:
-        return build_dev(root, m, err);
+        return build_dev(spec, root, m, err);
     case MOUNT_SYMLINK:
         return make_link(root, m, err);
     case MOUNT_PROC:

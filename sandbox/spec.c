@@ -127,6 +127,7 @@ void hutch_spec_done(struct sandbox_spec *spec)
     free(spec->files);
     free(spec->hostname);
     free(spec->rootfs_path);
+    free(spec->gpu_found);
     free(spec->cwd);
     free_list(spec->masked_paths);
     free_list(spec->readonly_paths);
@@ -157,7 +158,7 @@ static int check_target(const char *path, struct hutch_err *err)
 bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags)
 {
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (spec->mounts[i].kind == MOUNT_BIND && !(spec->mounts[i].flags & MOUNT_DATA) &&
+        if (spec->mounts[i].kind == MOUNT_BIND && !(spec->mounts[i].flags & (MOUNT_DATA | MOUNT_PUBLIC)) &&
             (spec->mounts[i].flags & flags) == flags)
             return true;
     return false;

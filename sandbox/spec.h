@@ -82,7 +82,10 @@ enum sandbox_mount_kind {
 #define MOUNT_OPTIONAL (1u << 2) /* a missing source is skipped without a word */
 #define MOUNT_IDMAP    (1u << 3) /* when root calls: the source's owner becomes the sandbox user, see userns.h */
 #define MOUNT_DATA     (1u << 4) /* this is the output directory: writable for Landlock and watched for size */
-/* nosuid and nodev are always set. */
+#define MOUNT_DEVICE   (1u << 5) /* BIND: a device node of the host, below a MOUNT_DEV: code inside may open it and call
+                                  * ioctl(2) on it */
+#define MOUNT_PUBLIC   (1u << 6) /* BIND: everybody on the host may use it, so no id of a sandbox's has to be its owner's */
+/* nosuid is always set, and so is nodev but for MOUNT_DEVICE. */
 
 struct sandbox_mount {
     enum sandbox_mount_kind kind;
@@ -117,6 +120,13 @@ enum sandbox_data_place {
     DATA_DISK,
 };
 
+/* Which of the host's GPUs' device nodes and driver libraries are inside: runtime/gpu/gpu.h. */
+enum sandbox_gpu {
+    GPU_NONE,
+    GPU_COMPUTE, /* what CUDA and NVML take */
+    GPU_MODESET, /* and the node for the modes of displays */
+};
+
 enum sandbox_root_kind {
     ROOT_DIR,  /* rootfs_path is a whole tree, used read-only */
     ROOT_HOST, /* the host's /usr and a chosen few of /etc, read-only */
@@ -137,6 +147,8 @@ struct sandbox_spec {
 
     enum sandbox_network network;
     enum sandbox_data_place data_place;
+    enum sandbox_gpu gpu;
+    char *gpu_found; /* a JSON object for the result: what of it is among the mounts; NULL: nothing */
 
     uid_t uid_inside; /* 1000 unless a policy says otherwise; never 0 */
     gid_t gid_inside;
@@ -176,7 +188,8 @@ int hutch_spec_add_file(struct sandbox_spec *spec, const char *target, const cha
 int hutch_spec_set_env(struct sandbox_spec *spec, const char *name, const char *value, struct hutch_err *err);
 /* NULL when unset; the text stays the spec's. */
 const char *hutch_spec_get_env(const struct sandbox_spec *spec, const char *name);
-/* Whether a host path other than the data directory is mounted that has all of @flags (MOUNT_...); 0: any. */
+/* Whether a host path other than the data directory and what is MOUNT_PUBLIC is mounted that has all of @flags
+ * (MOUNT_...); 0: any. */
 bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags);
 
 /* Replaces a string field or a NULL-terminated list field by a copy. */

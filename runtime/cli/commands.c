@@ -40,6 +40,8 @@ static const struct option_row run_rows[] = {
     { MCP, 0, "--timeout", "TIME", OPTION_TEXT, AT(limits[LIMIT_WALL]),
       .help = "wall clock limit of each call, e.g. 2m (default: the policy's)" },
     { ALL, 0, "--network", "none|host", OPTION_TEXT, AT(network), .help = "loopback only, or the host's network" },
+    { ALL, 0, "--gpu", NULL, OPTION_FLAG, AT(gpu),
+      .help = "hand in NVIDIA's GPUs of this host, and their driver's libraries" },
     { ALL, 'e', "--env", "NAME=VALUE", OPTION_REPEATED, AT(env), .help = "set an environment variable" },
     { ALL, 'v', "--volume", "SRC:DST[:ro]", OPTION_VOLUME, AT(volumes), .help = "make a host path visible inside",
       .values = "FILE", .also = AT(verbose) },

@@ -40,7 +40,8 @@ struct run_opts {
     const char *limits[LIMIT_COUNT];
     const char *output, *cell_timeout, *context, *images, *llm_budget, *entrypoint;
     struct option_list env, volumes, tmpfs, params;
-    bool json, quiet, verbose, help, warm, rich, llm, allow_errors, interrupt_on_timeout, raw, no_server, writable, yes;
+    bool json, quiet, verbose, help, warm, rich, llm, allow_errors, interrupt_on_timeout, raw, no_server, writable, yes,
+        gpu;
     bool is_inside; /* what runs is in the image: --entrypoint, or --image with a "--" after the options
                      * and no option that speaks of a program from outside */
     const char *file; /* the program's own, where it is a file by itself; set when all options are known */

@@ -27,6 +27,7 @@ int hutch_cli_engine_options(const struct run_opts *opts, const char *home, stru
     options->rootfs = opts->rootfs;
     options->limits = &ret->limits;
     options->network = opts->network;
+    options->gpu = opts->gpu ? "compute" : NULL;
     options->workdir = opts->workdir;
     options->env = opts->env.values;
     options->volumes = opts->volumes.values;

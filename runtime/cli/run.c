@@ -15,6 +15,7 @@
 #include "runtime/cli/say.h"
 #include "runtime/cli/shaper.h"
 #include "runtime/config/profile.h"
+#include "runtime/gpu/gpu.h"
 #include "runtime/lang/program.h"
 #include "runtime/notebook/params.h"
 #include "runtime/run/run.h"
@@ -326,6 +327,7 @@ static int run_cold(const struct run_opts *opts, const struct run_project *proje
         (!opts->is_inside && set_program_or_project(opts, project, words, &spec, &copy, err) < 0) ||
         hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 ||
         (opts->is_inside && hutch_run_inside_set(opts, words, &spec, err) < 0) ||
+        hutch_gpu_set_environment(&spec, err) < 0 ||
         hutch_run_watch_signals(&signal_fd, err) < 0)
         goto out;
     request.spec = &spec;

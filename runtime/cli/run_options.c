@@ -81,6 +81,7 @@ int hutch_run_options_profile(const struct run_opts *opts, const char *home, con
         .home = home,             .policy = opts->policy,   .image = opts->image,         .rootfs = opts->rootfs,
         .workdir = opts->workdir, .network = opts->network, .data = data,                 .env = opts->env.values,
         .tmpfs = opts->tmpfs.values,                        .volumes = opts->volumes.values,
+        .gpu = opts->gpu ? "compute" : NULL,
     };
 
     for (size_t i = 0; i < LIMIT_COUNT; i++)

@@ -36,6 +36,8 @@ static void print_enforcement(FILE *to, const struct hutch_result *result)
         if (limit.value)
             fprintf(to, "hutch: limit %-16s %" PRIu64 ", enforced by%s%s\n", limit.name, limit.value,
                     limit.enforcers[0] ? " " : "", limit.enforcers);
+    if (result->internal->result->gpu)
+        fprintf(to, "hutch: gpu %s\n", result->internal->result->gpu);
     fprintf(to, "hutch: prepared in %.1f ms, ran %.1f ms, %.1f ms in all\n", result->prepared_ms, result->run_ms,
             result->total_ms);
 }

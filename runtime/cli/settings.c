@@ -18,7 +18,7 @@
 
 static bool is_plain(const struct run_opts *opts, bool is_server)
 {
-    if (opts->rootfs || opts->network || opts->workdir || opts->volumes.n || opts->tmpfs.n)
+    if (opts->rootfs || opts->network || opts->gpu || opts->workdir || opts->volumes.n || opts->tmpfs.n)
         return false;
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         if (is_server && opts->limits[i])

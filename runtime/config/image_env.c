@@ -2,6 +2,7 @@
 
 #include "rootfs/image_config.h"
 #include "runtime/config/profile.h"
+#include "runtime/gpu/gpu.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
@@ -19,6 +20,15 @@ static bool is_asked_for(const struct profile *profile, const char *name)
     return false;
 }
 
+/* What hutch has set, and no policy's or caller's wish. */
+static bool is_images_to_say(const struct profile *profile, const struct sandbox_spec *spec, const char *name)
+{
+    if (is_asked_for(profile, name))
+        return false;
+    return strcmp(name, "PATH") == 0 ||
+           (strcmp(name, "LD_LIBRARY_PATH") == 0 && strcmp(hutch_spec_get_env(spec, name), GPU_DIR) == 0);
+}
+
 static int set_variables(const struct profile *profile, const struct image_config *config, struct sandbox_spec *spec,
                          struct hutch_err *err)
 {
@@ -30,7 +40,7 @@ static int set_variables(const struct profile *profile, const struct image_confi
             hutch_log_debug("the image's environment has '%s', which is passed over: it is not NAME=VALUE", text);
             continue;
         }
-        if (hutch_spec_get_env(spec, name) && (strcmp(name, "PATH") != 0 || is_asked_for(profile, name)))
+        if (hutch_spec_get_env(spec, name) && !is_images_to_say(profile, spec, name))
             continue;
         if (hutch_spec_set_env(spec, name, equals + 1, err) < 0)
             return -1;

@@ -137,6 +137,17 @@ static int read_network(const struct json_node *node, void *context, struct hutc
     return 0;
 }
 
+static int read_gpu(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    static const char *const words[] = { [GPU_NONE] = "none", [GPU_COMPUTE] = "compute", [GPU_MODESET] = "modeset" };
+    int word = hutch_policy_read_word(node, words, ARRAY_SIZE(words), err);
+
+    if (word < 0)
+        return -1;
+    spec_of(context)->gpu = (enum sandbox_gpu)word;
+    return 0;
+}
+
 static int read_data_place(const struct json_node *node, void *context, struct hutch_err *err)
 {
     static const char *const words[] = { [DATA_AUTO] = "auto", [DATA_MEMORY] = "memory", [DATA_DISK] = "disk" };
@@ -304,6 +315,7 @@ static int read_file(const char *path, struct load *load, const struct file *chi
         { "limits", read_limits, false },
         { "network", read_network, false },
         { "data_place", read_data_place, false },
+        { "gpu", read_gpu, false },
         { "seccomp", read_seccomp, false },
         { "hostname", read_hostname, false },
         { "workdir", read_workdir, false },

@@ -9,6 +9,7 @@
 #include "runtime/config/policy.h"
 #include "runtime/config/policy_find.h"
 #include "rootfs/stores.h"
+#include "runtime/gpu/gpu.h"
 #include "runtime/config/usual_mounts.h"
 
 #include <inttypes.h>
@@ -23,7 +24,8 @@
 #define TEXT(field) offsetof(struct profile, field)
 
 static const size_t texts[] = { TEXT(home),   TEXT(policy),  TEXT(policy_dir), TEXT(image),
-                                TEXT(rootfs), TEXT(workdir), TEXT(network),    TEXT(data) };
+                                TEXT(rootfs), TEXT(workdir), TEXT(network),    TEXT(gpu),
+                                TEXT(data) };
 static const size_t lists[] = { TEXT(env), TEXT(volumes), TEXT(tmpfs), TEXT(data_targets), TEXT(own_data_targets) };
 
 static char **text_at(const struct profile *profile, size_t offset)
@@ -277,6 +279,20 @@ static int set_network(struct sandbox_spec *spec, const char *text, struct hutch
     return 0;
 }
 
+/* What a policy gives already, and more, it gives. */
+static int set_gpu(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    if (strcmp(text, "compute") != 0)
+        return hutch_err_set(err, 0, "option '--gpu': expected 'compute', got '%s'", text);
+    if (spec->gpu != GPU_NONE)
+        return 0;
+    if (spec->limits_need == NEED_REQUIRE)
+        return hutch_err_set(err, 0, "option '--gpu': the policy requires every layer, and the driver of a GPU is a way "
+                                     "around them, which the policy has to open itself (\"gpu\": \"compute\")");
+    spec->gpu = GPU_COMPUTE;
+    return 0;
+}
+
 /* Libraries that start a thread per CPU of the host would run into the limit on processes, or gain nothing. */
 static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
 {
@@ -330,6 +346,8 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
         return -1;
     if (profile->network && set_network(spec, profile->network, err) < 0)
         return -1;
+    if (profile->gpu && set_gpu(spec, profile->gpu, err) < 0)
+        return -1;
     /* Names are looked up where the host looks them up; the place may be a link into /run. */
     if (spec->network == NETWORK_HOST && !hutch_spec_add_mount(spec, MOUNT_BIND, "/etc/resolv.conf", "/etc/resolv.conf",
                                                                MOUNT_RDONLY | MOUNT_OPTIONAL, err))
@@ -353,7 +371,7 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
     for (const char *const *e = profile->env; e && *e; e++)
         if (add_env(spec, *e, err) < 0)
             return -1;
-    if (bound_thread_pools(spec, err) < 0)
+    if (bound_thread_pools(spec, err) < 0 || hutch_gpu_add(spec, getenv("HUTCH_GPU_ROOT"), err) < 0)
         return -1;
     if (profile->workdir) {
         if (profile->workdir[0] != '/')

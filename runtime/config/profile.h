@@ -21,6 +21,7 @@ struct profile {
     const char *image;      /* NULL: PROFILE_IMAGE, unless there is a rootfs */
     const char *rootfs;     /* "host", or a root tree */
     const char *workdir, *network;
+    const char *gpu; /* "compute"; NULL: the policy's */
     uint64_t limits[LIMIT_COUNT]; /* instead of the policy's; 0: that one, PROFILE_NO_LIMIT: none */
     const char *const *env, *const *volumes, *const *tmpfs;
     const char *const *data_targets; /* absolute paths inside that lead to /mnt/data: those of all sandboxes; */

@@ -383,6 +383,7 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
                                 .rootfs = options.rootfs,
                                 .workdir = options.workdir,
                                 .network = options.network,
+                                .gpu = options.gpu,
                                 .env = options.env,
                                 .volumes = options.volumes,
                                 .tmpfs = options.tmpfs,

@@ -27,6 +27,7 @@ void hutch_result_done(struct run_result *r)
     hutch_error_report_done(&r->error);
     free(r->value);
     free(r->directory);
+    free(r->gpu);
     hutch_file_changes_done(&r->files);
     hutch_file_changes_done(&r->project);
     hutch_result_init(r);
@@ -174,6 +175,15 @@ static void add_project(struct text_buffer *t, const struct run_result *r)
     free(json);
 }
 
+/* Where one was handed in only. */
+static void add_gpu(struct text_buffer *t, const struct run_result *r)
+{
+    if (!r->gpu)
+        return;
+    hutch_text_add_string(t, ",\"gpu\":");
+    hutch_text_add_string(t, r->gpu);
+}
+
 /* Three decimals, and a point in every locale. */
 static void add_ms(struct text_buffer *t, const char *before, double ms)
 {
@@ -287,6 +297,7 @@ int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_l
     hutch_text_add_string(&t, ",\"level\":");
     add_string(&t, hutch_result_level(r));
     add_layers(&t, r);
+    add_gpu(&t, r);
     hutch_text_add_string(&t, "}");
     json = hutch_text_take(&t, ret_len);
     if (!json)

@@ -47,6 +47,8 @@ struct run_result {
     bool has_project;            /* it had a copy of a project to write to, with … */
     struct file_changes project; /* … these changes, which are not kept */
 
+    char *gpu; /* owned; JSON: what GPUs were handed in; NULL: none */
+
     double queued_ms, prepared_ms, run_ms, total_ms;
 
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */

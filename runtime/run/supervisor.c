@@ -130,6 +130,8 @@ void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spe
     for (size_t i = 0; i < LAYER_COUNT; i++)
         s->result->layers[i].asked = spec->layers[i];
     note_layers(s, e);
+    if (spec->gpu_found && !s->setup_failed)
+        s->result->gpu = strdup(spec->gpu_found);
 }
 
 void hutch_supervisor_end(struct supervisor *s, enum end_reason reason)
