@@ -42,7 +42,7 @@ class Options(ctypes.Structure):
                 ("workdir", ctypes.c_char_p), ("env", ctypes.POINTER(ctypes.c_char_p)), ("volumes", ctypes.POINTER(ctypes.c_char_p)),
                 ("tmpfs", ctypes.POINTER(ctypes.c_char_p)), ("answer_ms", ctypes.c_uint64), ("setup_ms", ctypes.c_uint64),
                 ("layouts", ctypes.c_uint), ("pools", ctypes.POINTER(PoolOptions)), ("n_pools", ctypes.c_size_t),
-                ("data_targets", ctypes.POINTER(ctypes.c_char_p))]
+                ("data_targets", ctypes.POINTER(ctypes.c_char_p)), ("gpu", ctypes.c_char_p)]
 
 
 class ZygoteStats(ctypes.Structure):

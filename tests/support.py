@@ -290,9 +290,9 @@ def is_count(value):
 
 def check_result(result):
     """The schema of the result object, by hand: every key there, every value of its type, nothing else. With a value it is
-    the call's of a function; with a project it had a copy of one to write to."""
+    the call's of a function; with a project it had a copy of one to write to; with a gpu it had one."""
     is_call = "value" in result
-    assert tuple(sorted(set(result) - {"value", "project"})) == tuple(sorted(RESULT_KEYS)), "keys of the result"
+    assert tuple(sorted(set(result) - {"value", "project", "gpu"})) == tuple(sorted(RESULT_KEYS)), "keys of the result"
     assert not is_call or result["value"] is None or result["verdict"] == "ok"
     assert result["version"] == 1
     assert result["verdict"] in VERDICTS, result["verdict"]
@@ -312,6 +312,9 @@ def check_result(result):
     check_files(result["files"])
     if "project" in result:
         check_files({"directory": None, **result["project"]})
+    if "gpu" in result:
+        assert sorted(result["gpu"]) == ["devices", "driver", "files", "from", "left_out", "root"]
+        assert is_count(result["gpu"]["left_out"]) and all(name.startswith("/dev/nvidia") for name in result["gpu"]["devices"])
     assert sorted(result["timings_ms"]) == ["prepared", "queued", "run", "total"]
     assert all(is_number(value) and value >= 0 for value in result["timings_ms"].values())
     assert sorted(result["usage"]) == ["cpu_at_least", "cpu_system_ms", "cpu_user_ms", "memory_peak_bytes", "pids_peak"]

@@ -222,6 +222,7 @@ export interface InProcessOptions {
   policyDir?: string;
   rootfs?: string;
   network?: 'none' | 'host';
+  gpu?: 'compute';
   workdir?: string;
   env?: string[];
   volumes?: string[];

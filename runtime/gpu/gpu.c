@@ -1,6 +1,7 @@
 #include "runtime/gpu/gpu.h"
 
 #include "runtime/gpu/cdi.h"
+#include "runtime/gpu/ioctls.h"
 #include "runtime/gpu/ldcache.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
@@ -627,7 +628,8 @@ int hutch_gpu_add(struct sandbox_spec *spec, const char *root, struct hutch_err 
     if (fd < 0)
         return hutch_err_set(err, errno, "look for the GPU's driver below '%s'", s.root);
     s.root_fd = fd;
-    if (add_dir(&s, err) == 0 && find_all(&s, err) == 0 && describe(&s, err) == 0)
+    if (add_dir(&s, err) == 0 && find_all(&s, err) == 0 && describe(&s, err) == 0 &&
+        hutch_gpu_allow_ioctls(spec, err) == 0)
         rc = hutch_gpu_set_environment(spec, err);
     hutch_text_done(&s.devices);
     hutch_text_done(&s.files);

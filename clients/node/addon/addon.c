@@ -53,6 +53,7 @@ static void read_options(struct values *v, napi_value from, struct hutch_engine_
     options->policy_dir = hutch_node_text(v, from, "policyDir", NULL);
     options->rootfs = hutch_node_text(v, from, "rootfs", NULL);
     options->network = hutch_node_text(v, from, "network", NULL);
+    options->gpu = hutch_node_text(v, from, "gpu", NULL);
     options->workdir = hutch_node_text(v, from, "workdir", NULL);
     options->env = hutch_node_texts(v, from, "env");
     options->volumes = hutch_node_texts(v, from, "volumes");

@@ -86,7 +86,7 @@ function cellBody(code, options) {
 }
 
 const ENGINE = [
-  'home', 'launcher', 'image', 'policy', 'policyDir', 'rootfs', 'network', 'workdir', 'env', 'volumes', 'tmpfs',
+  'home', 'launcher', 'image', 'policy', 'policyDir', 'rootfs', 'network', 'workdir', 'env', 'volumes', 'tmpfs', 'gpu',
   'dataTargets', 'zygotes', 'maxRunning', 'maxQueued', 'maxSessions', 'layouts',
 ];
 

@@ -42,7 +42,7 @@ class EngineOptions(Structure):
         ("max_sessions", c_uint), ("rootfs", c_char_p), ("limits", POINTER(Limits)), ("network", c_char_p),
         ("workdir", c_char_p), ("env", TEXTS), ("volumes", TEXTS), ("tmpfs", TEXTS), ("answer_ms", c_uint64),
         ("setup_ms", c_uint64), ("layouts", c_uint), ("pools", c_void_p), ("n_pools", c_size_t),
-        ("data_targets", TEXTS)]
+        ("data_targets", TEXTS), ("gpu", c_char_p)]
 
 
 class ZygoteStats(Structure):

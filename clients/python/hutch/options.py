@@ -157,13 +157,13 @@ def make_engine_options(*, home: Optional[Path] = None, launcher: Optional[Path]
                         limits: Optional[Limits] = None, network: Optional[str] = None, workdir: Optional[Text] = None,
                         env: Optional[Mapping[str, str]] = None, volumes: Optional[Iterable[Text]] = None,
                         tmpfs: Optional[Iterable[Text]] = None, data_targets: Optional[Iterable[Text]] = None,
-                        **numbers: Optional[int]) -> Any:
+                        gpu: Optional[str] = None, **numbers: Optional[int]) -> Any:
     """struct hutch_engine_options; hutch.h says what each is."""
     raw = _abi.EngineOptions(size=ctypes.sizeof(_abi.EngineOptions))
     for name, path in (("home", home), ("launcher", launcher), ("policy_dir", policy_dir)):
         setattr(raw, name, path_text(path, name))
     for name, text in (("image", image), ("policy", policy), ("rootfs", rootfs), ("network", network),
-                       ("workdir", workdir)):
+                       ("workdir", workdir), ("gpu", gpu)):
         setattr(raw, name, _abi.plain(text, name))
     made = make_zygotes(zygotes)
     if made is not None:

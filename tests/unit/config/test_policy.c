@@ -375,7 +375,7 @@ static void test_refusals(void **state)
         { "{'schema':2}", "at $.schema: expected 1, the only schema that this version of hutch reads, got 2" },
         { "{'schema':'1'}", "at $.schema: expected 1, the only schema that this version of hutch reads, got \"1\"" },
         { HEAD ",'memory':'1G'}", "at $.memory: unknown key; known here: schema, description, extends, enforcement, "
-                                  "layers, limits, network, data_place, seccomp, "
+                                  "layers, limits, network, data_place, gpu, seccomp, "
                                   "hostname, workdir, environment, mounts, masked_paths, readonly_paths" },
         { HEAD ",'limits':{'pids':1},'limits':{'pids':2}}", "at $.limits: this key is there twice" },
         { HEAD ",'description':7}", "at $.description: expected a string, got 7" },
@@ -431,6 +431,8 @@ static void test_refusals(void **state)
           "at $.limits.grace: expected a duration 0..10m such as \"2s\", got \"1h\"" },
         { HEAD ",'limits':{'open_files':3}}",
           "at $.limits.open_files: expected a whole number 16..1048576, or null, got 3" },
+        { HEAD ",'gpu':true}", "at $.gpu: expected \"none\", \"compute\" or \"modeset\", got true" },
+        { HEAD ",'gpu':'all'}", "at $.gpu: expected \"none\", \"compute\" or \"modeset\", got \"all\"" },
         { HEAD ",'data_place':'ram'}",
           "at $.data_place: expected \"auto\", \"memory\" or \"disk\", got \"ram\"" },
         { HEAD ",'network':'bridge'}", "at $.network: expected \"none\" or \"host\", got \"bridge\"" },

@@ -63,6 +63,7 @@ static void test_interpreters(void **state)
         { "a.bash", "echo", "bash" },
         { "a.js", "1", "node" },
         { "a.mjs", "1", "node" },
+        { "a.cjs", "1", "node" },
         { "a.pl", "1", "perl" },
         { "a.rb", "1", "ruby" },
         { "a.R", "1", "Rscript" },
@@ -119,7 +120,9 @@ static void test_languages(void **state)
     static const struct { const char *label, *language, *name, *text, *interpreter, *error; } rows[] = {
         { "compiled", NULL, "main.go", "package main", NULL,
           "no language that hutch knows has programs that end in '.go'" },
-        { "TypeScript", NULL, "a.ts", "let x: number", NULL, "'.ts' like 'a.ts' (known are .py, .sh," },
+        { "TypeScript", NULL, "a.ts", "let x: number", "sh", NULL },
+        { "TypeScript by name", "typescript", "a", "let x: number", "sh", NULL },
+        { "JSX", NULL, "a.tsx", "let x: number", NULL, "'.tsx' like 'a.tsx' (known are .py, .sh," },
         { "C", NULL, "a.b.c", "int main", NULL, "--language python says what it is" },
         { "text", NULL, "a.txt", "", NULL, "'.txt'" },
         { "dot at the end", NULL, "a.", "1", NULL, "'.'" },
@@ -127,7 +130,7 @@ static void test_languages(void **state)
         { "named for an unknown ending", "python", "a.txt", "1", "python3", NULL },
         { "named against the first line", "sh", "a", "#!/usr/bin/perl", "sh", NULL },
         { "named, unknown", "go", "a.py", "1", NULL,
-          "there is no language 'go' (there are python, sh, bash, js, perl, ruby, r, lua)" },
+          "there is no language 'go' (there are python, sh, bash, js, typescript, perl, ruby, r, lua)" },
         { "named, empty", "", "a.py", "1", NULL, "there is no language ''" },
         { "an ending is no name", ".py", "a.py", "1", NULL, "there is no language '.py'" },
     };
@@ -144,6 +147,32 @@ static void test_languages(void **state)
             fail_msg("%s: %s", rows[i].label, rc < 0 ? err.msg : p->spec.argv[0]);
         fresh_spec(p);
     }
+}
+
+/* What starts TypeScript is sh, which is handed the file and the arguments as they are. */
+static void test_starter(void **state)
+{
+    static const char *const names[] = { "a b.ts", "-c.mts", "x;y.cts", "a.TS" };
+    struct place *p = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        char *args[] = { (char *)"$(one)", (char *)"--two", NULL };
+        struct hutch_err err;
+
+        assert_int_equal(hutch_program_set_text(&p->spec, NULL, names[i], "let x: number", 13, args, &err), 0);
+        assert_string_equal(p->spec.argv[0], "sh");
+        assert_string_equal(p->spec.argv[1], "-c");
+        assert_non_null(strstr(p->spec.argv[2], "node"));
+        assert_string_equal(p->spec.argv[3], "hutch");
+        assert_string_equal(p->spec.argv[4], p->spec.files[0].target);
+        assert_string_equal(strrchr(p->spec.argv[4], '/') + 1, names[i]);
+        assert_string_equal(p->spec.argv[5], "$(one)");
+        assert_string_equal(p->spec.argv[6], "--two");
+        assert_null(p->spec.argv[7]);
+        assert_int_equal(p->spec.files[0].mode, 0444);
+        fresh_spec(p);
+    }
+    assert_string_equal(hutch_program_ending("typescript"), ".ts");
 }
 
 static void make_in(const struct place *p, const char *name, const char *link)
@@ -305,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_interpreters),
         T(test_languages),
+        T(test_starter),
         T(test_installed),
         T(test_no_program),
         T(test_too_large),
