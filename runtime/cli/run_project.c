@@ -163,23 +163,40 @@ static int check_entry(int dirfd, const char *shown, const struct ignore_list *i
     return -(errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
 }
 
-/* By the habits of languages. */
+/* By the habits of languages: Python's, Node's, then "main" with the ending of any. NULL behind the last; else the
+ * caller's to free, or an empty text where a package names none. */
+static char *name_entry(int dirfd, size_t n)
+{
+    static const char *const names[] = { "main.py", "__main__.py", NULL /* package.json */, "index.js", "index.mjs",
+                                         "index.cjs", "index.ts", "index.mts" };
+    const char *ending;
+    char *name = NULL;
+
+    if (n < ARRAY_SIZE(names)) {
+        name = names[n] ? strdup(names[n]) : read_package(dirfd);
+        return name ? name : strdup("");
+    }
+    ending = hutch_program_nth_ending(n - ARRAY_SIZE(names));
+    return ending && asprintf(&name, "main%s", ending) >= 0 ? name : NULL;
+}
+
 static int find_entry(int dirfd, const char *shown, const struct ignore_list *ignore, char **ret, struct hutch_err *err)
 {
-    static const char *const names[] = { "main.py", "__main__.py", NULL /* package.json */, "index.js" };
+    char *name;
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        auto_free char *name = names[i] ? strdup(names[i]) : read_package(dirfd);
-        auto_fd fd = name ? open_inside(dirfd, name) : -1;
+    for (size_t i = 0; (name = name_entry(dirfd, i)) != NULL; i++) {
+        auto_fd fd = name[0] ? open_inside(dirfd, name) : -1;
 
-        if (fd < 0 && (!name || errno == ENOENT))
+        if (fd < 0 && (!name[0] || errno == ENOENT)) {
+            free(name);
             continue;
+        }
         *ret = name;
-        name = NULL;
         return check_entry(dirfd, shown, ignore, *ret, err);
     }
     hutch_err_set(err, 0, "the project '%s' has no program: there is no main.py, __main__.py, package.json with a "
-                          "\"main\", or index.js (--project %s FILE names one)", shown, shown);
+                          "\"main\", index.js, or main of another language (--project %s FILE names one)", shown,
+                  shown);
     return -EXIT_NOT_FOUND;
 }
 

@@ -26,7 +26,7 @@ static const char strip_types[] =
     "by='--experimental-strip-types --disable-warning=ExperimentalWarning'\n"
     "if node $by -v >/dev/null 2>&1; then exec node $by \"$@\"; fi\n"
     "if ! is=$(node -v 2>/dev/null); then\n"
-    "    echo \"hutch: TypeScript needs node 22.6 or newer, and this image has no node\" >&2\n"
+    "    echo \"hutch: TypeScript needs node 22.6 or newer, and this image has no node that starts\" >&2\n"
     "    exit 127\n"
     "fi\n"
     "if node -e 'process.exit(process.features.typescript ? 0 : 1)'; then exec node \"$@\"; fi\n"
@@ -255,6 +255,11 @@ const char *hutch_program_ending(const char *language)
     size_t i = find_language(language);
 
     return i < ARRAY_SIZE(interpreters) ? interpreters[i].ending : NULL;
+}
+
+const char *hutch_program_nth_ending(size_t n)
+{
+    return n < ARRAY_SIZE(interpreters) ? interpreters[n].ending : NULL;
 }
 
 int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text,

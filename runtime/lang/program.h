@@ -39,6 +39,9 @@ int hutch_program_set_module(struct sandbox_spec *spec, const char *module, char
 /* What the names of its files end in (".py"); NULL for a language that is not known. */
 const char *hutch_program_ending(const char *language);
 
+/* Of all that programs' names may end in, the one with the number @n, from 0 on; NULL behind the last. */
+const char *hutch_program_nth_ending(size_t n);
+
 /* The languages whose interpreter is in the image's tree @tree: "python, sh, perl". Empty when there is none. Without
  * TypeScript: whether the image's node can execute it is known when it does. */
 void hutch_program_list_installed(const char *tree, char *to, size_t room);

@@ -93,7 +93,9 @@ def test_modules_texts_and_standard_input(project):
     ({"main.py": None, "__main__.py": "print('__main__')"}, "__main__"),
     ({"__main__.py": "print('__main__')", "main.py": "print('main')"}, "main"),
     ({"main.py": None, "package.json": '{"main": "./lib/start.py"}', "lib/start.py": "print('start')", "index.js": ""}, "start"),
-], ids=["__main__", "main before __main__", "package.json"])
+    ({"main.py": None, "main.sh": "echo sh", "main.pl": "print 'perl'"}, "sh"),
+    ({"main.py": None, "main.pl": "print \"perl\\n\"", "main.txt": ""}, "perl"),
+], ids=["__main__", "main before __main__", "package.json", "main of the language that comes first", "main of another language"])
 def test_entry_by_habit(project, files, entry):
     assert out(project(files)) == entry + "\n"
 
