@@ -210,7 +210,8 @@ int hutch_engine_get_policy_limits(const struct hutch_engine *engine, const char
                                    struct hutch_error *err);
 
 /* The languages whose interpreter the image has, as a request may name them: a JSON array of {"name": "python",
- * "ending": ".py"}, what the names of its programs end in. For the caller to free(3); NULL on ENOMEM. */
+ * "ending": ".py"}, what the names of its programs end in. Without TypeScript, which the image's node may or may not
+ * have. For the caller to free(3); NULL on ENOMEM. */
 char *hutch_engine_languages(const struct hutch_engine *engine);
 
 /* --- results --- */
@@ -309,8 +310,8 @@ struct hutch_file {
 
 struct hutch_request {
     size_t size;
-    const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "perl", "ruby", "lua", "r".
-                                * "": as the ending of @name says. NULL: "python" */
+    const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "typescript", "perl", "ruby",
+                                * "lua", "r". "": as the ending of @name says. NULL: "python" */
     const char *code;          /* the program's text; any bytes but NUL, 64 MiB at most. Above 512 KiB a sandbox is
                                 * built for it on demand */
     size_t code_len;           /* 0: up to the NUL */

@@ -3,7 +3,7 @@
  * They are found as NVIDIA's container toolkit finds them. A specification of the Container Device Interface in
  * /var/run/cdi or /etc/cdi whose kind is nvidia.com/gpu says all. Without one the nodes are those in /dev, and the
  * libraries those of the driver's version in ld.so.cache, else in the directories where distributions put them. The
- * node's number of the display's modes (nvidia-modeset) is taken only where that is asked for.
+ * node for the modes of displays (nvidia-modeset) is taken only where that is asked for.
  *
  * Inside, the nodes are in /dev, and the files in GPU_DIR, which LD_LIBRARY_PATH and PATH then name: the image is as it
  * was, and no ldconfig is run in it. */
