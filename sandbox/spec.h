@@ -84,7 +84,7 @@ enum sandbox_mount_kind {
 #define MOUNT_DATA     (1u << 4) /* this is the output directory: writable for Landlock and watched for size */
 #define MOUNT_DEVICE   (1u << 5) /* BIND: a device node of the host, below a MOUNT_DEV: code inside may open it and call
                                   * ioctl(2) on it */
-#define MOUNT_PUBLIC   (1u << 6) /* BIND: everybody on the host may use it, so no id of a sandbox's has to be its owner's */
+#define MOUNT_PUBLIC   (1u << 6) /* BIND: everybody may use it, so no id of a sandbox's has to be its owner's */
 /* nosuid is always set, and so is nodev but for MOUNT_DEVICE. */
 
 struct sandbox_mount {

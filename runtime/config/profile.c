@@ -287,8 +287,8 @@ static int set_gpu(struct sandbox_spec *spec, const char *text, struct hutch_err
     if (spec->gpu != GPU_NONE)
         return 0;
     if (spec->limits_need == NEED_REQUIRE)
-        return hutch_err_set(err, 0, "option '--gpu': the policy requires every layer, and the driver of a GPU is a way "
-                                     "around them, which the policy has to open itself (\"gpu\": \"compute\")");
+        return hutch_err_set(err, 0, "option '--gpu': the policy requires every layer, and the driver of a GPU is a "
+                                     "way around them, which the policy has to open itself (\"gpu\": \"compute\")");
     spec->gpu = GPU_COMPUTE;
     return 0;
 }

@@ -21,7 +21,7 @@ struct cdi_edit {
 
 struct cdi_spec {
     char *kind; /* owned; "nvidia.com/gpu" */
-    struct cdi_edit *edits; /* of the whole, and of the device "all", or of all devices where there is none of that name */
+    struct cdi_edit *edits; /* owned; of the whole, and of the device "all", or of all where none has that name */
     size_t n;
     size_t n_others; /* variables, hooks and the like, of which nothing is done */
 };

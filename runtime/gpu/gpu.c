@@ -289,8 +289,8 @@ static int add_file(struct search *s, const char *real, const struct stat *st, c
     return 0;
 }
 
-/* One library by the name that it is asked for, and by the usual ones. Files of another version than libcuda's are those
- * of a driver that was there before. */
+/* One library by the name that it is asked for, and by the usual ones. Files of another version than libcuda's are
+ * those of a driver that was there before. */
 static int add_library(struct search *s, const char *asked, const char *path, struct hutch_err *err)
 {
     const char *library = find_library(asked), *name, *version;
@@ -301,7 +301,8 @@ static int add_library(struct search *s, const char *asked, const char *path, st
         return errno == ENOENT || errno == ENOTDIR ? 0 : hutch_err_set(err, errno, "look at '%s'", path);
     name = strrchr(real, '/') + 1;
     if (!find_library(name))
-        return hutch_err_set(err, 0, "'%s' leads to '%s', which is no library of the GPU's driver by its name", path, real);
+        return hutch_err_set(err, 0, "'%s' leads to '%s', which is no library of the GPU's driver by its name", path,
+                             real);
     version = version_of(name);
     if (s->driver[0] && version[0] && strcmp(s->driver, version) != 0) {
         hutch_log_debug("gpu: '%s' is not of the driver %s", real, s->driver);
@@ -422,8 +423,8 @@ static int check_driver(const struct search *s, struct hutch_err *err)
     n = strspn(version, "0123456789.");
     if (n == 0 || (n == strlen(s->driver) && memcmp(version, s->driver, n) == 0))
         return 0;
-    return hutch_err_set(err, 0, "the kernel's module of the GPU's driver is version %.*s and its libraries are version "
-                                 "%s, which do not work together (restart the host, or load the module again)",
+    return hutch_err_set(err, 0, "the kernel's module of the GPU's driver is version %.*s and its libraries are "
+                                 "version %s, which do not work together (restart the host, or load the module again)",
                          (int)(n < MAX_VERSION ? n : MAX_VERSION), version, s->driver);
 }
 

@@ -17,10 +17,10 @@
 
 struct sandbox_spec;
 
-/* Finds what spec->gpu asks for, adds it to the mounts and sets spec->gpu_found. With GPU_NONE nothing is done. @root:
- * where the driver is, as with nvidia-ctk's --driver-root; NULL or "": "/". With another root, nodes may be files, which
- * stand in for them. Errors: 0 where there is no GPU, no driver, or one that everybody may not use; what is wrong with
- * the files that say what there is. */
+/* Finds what spec->gpu asks for, adds it to the mounts, the filter and the environment, and sets spec->gpu_found. With
+ * GPU_NONE nothing is done. @root: where the driver is, as with nvidia-ctk's --driver-root; NULL or "": "/". With
+ * another root, nodes may be files, which stand in for them. Errors: 0 where there is no GPU, no driver, or one that
+ * everybody may not use; what is wrong with the files that say what there is. */
 int hutch_gpu_add(struct sandbox_spec *spec, const char *root, struct hutch_err *err);
 
 /* Puts GPU_DIR before what LD_LIBRARY_PATH has and behind what PATH has: once more, when the environment was changed

@@ -9,7 +9,7 @@
 
 /* Of NVIDIA's open-gpu-kernel-modules: nv-ioctl-numbers.h, uvm_ioctl.h, uvm_linux_ioctl.h, nvkms-ioctl.h. */
 static const struct { uint32_t mask, value; enum sandbox_gpu least; } numbers[] = {
-    { 0xc000ff00, 0xc0004600, GPU_COMPUTE }, /* _IOWR('F', …) of any size: nvidia.ko. Those of frame buffers are no IOWR */
+    { 0xc000ff00, 0xc0004600, GPU_COMPUTE }, /* _IOWR('F', …): nvidia.ko. Those of frame buffers are no IOWR */
     { 0xffffff00, 0x00000000, GPU_COMPUTE }, /* nvidia-uvm.ko counts from 1, without a type. Of others' FIBMAP is here,
                                               * which takes a capability, and FIGETBSZ, a size */
     { 0xffffffff, 0x000007ff, GPU_COMPUTE }, /* UVM_IS_8_SUPPORTED */

