@@ -95,7 +95,7 @@ def test_what_is_inside(root):
 
 def test_nothing_of_it_without_the_option(root):
     result = run_json("-c", "import os\n"
-                            "print([n for n in os.listdir('/dev') if 'nvidia' in n], os.environ.get('LD_LIBRARY_PATH'))")
+                      "print([n for n in os.listdir('/dev') if 'nvidia' in n], os.environ.get('LD_LIBRARY_PATH'))")
     assert result["stdout"] == "[] None\n" and "gpu" not in result
 
 
@@ -216,7 +216,7 @@ def test_what_is_not_right(root):
 
 
 def test_module_of_another_version(root):
-    path, line = root + "/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  Thu Feb 22\n"
+    path, line = root + "/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  Thu Feb 2\n"
     write(path, line % "550.54.14" + "GCC version: 12\n")
     assert "is version 550.54.14 and its libraries are version %s, which do not work" % DRIVER in refused()
     write(path, line % DRIVER)

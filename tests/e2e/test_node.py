@@ -1,5 +1,5 @@
-"""JavaScript in the image 'node', and TypeScript by node's own type stripping: by the oldest node that has it, which npm
-has as a package, in an image that is made here, and refused by one that has not."""
+"""JavaScript in the image 'node', and TypeScript by node's own type stripping: by the oldest node that has it, a
+package of npm's, in an image that is made here, and refused by one that has not."""
 import json
 import os
 import platform
@@ -131,8 +131,8 @@ def test_npm_and_python_are_there(image):
 
 
 def test_npm_runs_a_script_of_a_package(image, tmp_path):
-    top = write(tmp_path / "p", {"package.json": '{"name": "p", "version": "1.0.0", "scripts": {"test": "node test.js"}}',
-                                 "test.js": "console.log('tested')"})
+    top = write(tmp_path / "p", {"package.json": '{"name": "p", "version": "1.0.0", "scripts": {"test": "node t.js"}}',
+                                 "t.js": "console.log('tested')"})
     done = support.hutch("run", "--image", image, "-v", top + ":/mnt/project:ro", "-w", "/mnt/project",
                          "--", "npm", "test", "--silent")
     assert (done.stdout, done.returncode) == (b"tested\n", 0), done.stderr
@@ -193,8 +193,8 @@ def test_typescript_that_the_image_cannot(image, tmp_path):
     path = os.path.join(write(tmp_path, {"a.ts": "const n: number = 1"}), "a.ts")
     result = run_json(path, image=image)
     assert (result["verdict"], result["exit_code"], result["stdout"]) == ("error", 126, "")
-    assert re.fullmatch(r"hutch: TypeScript needs node 22\.6 or newer, which takes the types out by itself; this image has "
-                        r"node v(18|20)\.[0-9.]+ \(another image by --image, or JavaScript made of it outside\)\n",
+    assert re.fullmatch(r"hutch: TypeScript needs node 22\.6 or newer, which takes the types out by itself; this image "
+                        r"has node v(18|20)\.[0-9.]+ \(another image by --image, or JavaScript made of it outside\)\n",
                         result["stderr"])
 
 
