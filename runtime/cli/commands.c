@@ -249,7 +249,7 @@ const struct command hutch_commands[] = {
                         "run_python run_python_code execute_python_code code_interpreter code_interpreter_call", false,
                         ROWS(tools_rows), ONE },
     [COMMAND_ROOTFS_BUILD] = { "rootfs build",
-                               "build an image from Debian packages and unpack it (minimal, python, python-full,\n"
+                               "build an image from Debian packages and unpack it (minimal, python, python-full, "
                                "node)",
                                "[FLAVOUR]", "minimal python python-full node", false, ROWS(rootfs_rows), BUILD },
     [COMMAND_ROOTFS_UNPACK] = { "rootfs unpack", "unpack an OCI image layout, or what docker save or skopeo writes",
