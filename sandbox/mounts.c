@@ -19,8 +19,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define DEFAULT_TMPFS_BYTES (64ull << 20)
-#define MAX_PTYS            "64"
 #define EVERY_MOUNT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 /* Where the new root hangs until pivot_root(2) moves it: any directory that every host has. */
@@ -194,7 +192,7 @@ static int make_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, __u64 attrs,
     const char *options[] = { "size", size_text, "nr_inodes", inodes_text, "mode", mode_text, NULL };
 
     if (!bytes)
-        bytes = DEFAULT_TMPFS_BYTES;
+        bytes = MOUNTS_DEFAULT_TMPFS_BYTES;
     if (!inodes)
         inodes = bytes / 4096 + 16;
     snprintf(size_text, sizeof(size_text), "%" PRIu64, bytes);
@@ -276,12 +274,12 @@ static int attach_at(int root, int fd, const char *path, bool is_dir, struct hut
     return attach(fd, target, path, err);
 }
 
-/* Pseudo-terminals of the sandbox's own, MAX_PTYS at most: IPython's "!command" runs in one. Nothing outside can open
- * them, and none of the host's is here. The one file system whose devices work: the kernel makes nothing else in it,
- * devpts(5). */
+/* Pseudo-terminals of the sandbox's own, MOUNTS_MAX_PTYS at most: IPython's "!command" runs in one. Nothing outside can
+ * open them, and none of the host's is here. The one file system whose devices work: the kernel makes nothing else in
+ * it, devpts(5). */
 static int mount_pts(int dev, struct hutch_err *err)
 {
-    static const char *const options[] = { "mode", "0620", "ptmxmode", "0666", "max", MAX_PTYS, NULL };
+    static const char *const options[] = { "mode", "0620", "ptmxmode", "0666", "max", MOUNTS_MAX_PTYS, NULL };
     auto_fd pts = -1, place = -1;
 
     if (mkdirat(dev, "pts", 0755) < 0 || symlinkat("pts/ptmx", dev, "ptmx") < 0)

@@ -16,6 +16,9 @@
 struct sandbox_spec;
 struct id_plan;
 
+#define MOUNTS_DEFAULT_TMPFS_BYTES (64ull << 20) /* where the spec says none */
+#define MOUNTS_MAX_PTYS            "64"         /* in /dev/pts */
+
 /* Detached mounts of the host paths that the spec names. */
 struct mount_sources {
     int  root_fd;  /* owned; -1 for ROOT_HOST */

@@ -22,14 +22,14 @@ int hutch_netns_loopback_up(struct hutch_err *err)
 
 int hutch_netns_bound_buffers(struct hutch_err *err)
 {
-    /* minimum, default and maximum of a socket, tcp(7); per network namespace since Linux 4.15 */
+    /* per network namespace since Linux 4.15 */
     static const char *const files[] = { "tcp_rmem", "tcp_wmem" };
     auto_fd dirfd = open("/proc/sys/net/ipv4", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     if (dirfd < 0) /* a kernel without IPv4 */
         return errno == ENOENT ? 0 : hutch_err_set(err, errno, "open '/proc/sys/net/ipv4'");
     for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-        if (hutch_fd_write_file_at(dirfd, files[i], "4096 16384 65536", err) < 0)
+        if (hutch_fd_write_file_at(dirfd, files[i], NETNS_TCP_BUFFERS, err) < 0)
             return -1;
     return 0;
 }

@@ -4,6 +4,8 @@
 
 #include "sandbox/err.h"
 
+#define NETNS_TCP_BUFFERS "4096 16384 65536" /* minimum, default and maximum of a socket, tcp(7) */
+
 /* Brings "lo" up in the calling process's network namespace, so that code which talks to itself works. */
 int hutch_netns_loopback_up(struct hutch_err *err);
 

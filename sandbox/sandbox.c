@@ -194,15 +194,15 @@ static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *j
     return pid;
 }
 
+const char *const hutch_sandbox_uncounted[] = { "memfd_create", "memfd_secret", "shmget", NULL };
+
 int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret,
                           struct hutch_err *err)
 {
-    /* Memory that belongs to no process until it is mapped: only a cgroup counts it. */
-    static const char *const uncounted[] = { "memfd_create", "memfd_secret", "shmget", NULL };
     struct seccomp_rules rules = spec->seccomp;
 
     if (spec->limits[LIMIT_MEMORY] && !(controllers & CGROUP_MEMORY))
-        rules.withheld = uncounted;
+        rules.withheld = hutch_sandbox_uncounted;
     if (hutch_seccomp_compile(&rules, ret, err) < 0)
         return hutch_err_wrap(err, "compile the seccomp profile");
     return 0;

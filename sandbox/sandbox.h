@@ -55,6 +55,10 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
  * and INIT_LIMITED follows: nothing may run before. After -1 the sandbox is of no use. */
 int hutch_sandbox_lower(struct sandbox *sb, const uint64_t *built, const uint64_t *limits, struct hutch_err *err);
 
+/* Calls that make memory which belongs to no process until it is mapped: only a cgroup counts it, so where none does
+ * they answer ENOSYS. Ends with NULL. */
+extern const char *const hutch_sandbox_uncounted[];
+
 /* The system call filter for a sandbox whose cgroup has these @controllers. Errors: as hutch_seccomp_compile(). */
 int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret,
                           struct hutch_err *err);

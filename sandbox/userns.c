@@ -233,26 +233,33 @@ static bool can_map_owners(void)
            (major > 6 || (major == 6 && minor >= 3));
 }
 
-bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why)
+bool hutch_userns_read_range(struct id_range *ret)
 {
-    struct passwd *user;
+    struct passwd *user = getpwuid(geteuid());
     unsigned n_uids, n_gids;
     char number[16];
 
+    ret->count = 0;
+    snprintf(number, sizeof(number), "%u", geteuid());
+    if (!find_subordinate_ids("/etc/subuid", user ? user->pw_name : number, number, &ret->uid, &n_uids) ||
+        !find_subordinate_ids("/etc/subgid", user ? user->pw_name : number, number, &ret->gid, &n_gids))
+        return false;
+    ret->count = least(ID_RANGE_MAX, least(n_uids, n_gids));
+    return true;
+}
+
+bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why)
+{
     ret->count = 0;
     if (!can_map_owners()) {
         hutch_err_set(why, 0, "to map the owner of files in memory takes Linux 6.3");
         why->errnum = EOPNOTSUPP; /* for the doctor; its text would tell a reader nothing */
         return false;
     }
-    user = getpwuid(geteuid());
-    snprintf(number, sizeof(number), "%u", geteuid());
-    if (!find_subordinate_ids("/etc/subuid", user ? user->pw_name : number, number, &ret->uid, &n_uids) ||
-        !find_subordinate_ids("/etc/subgid", user ? user->pw_name : number, number, &ret->gid, &n_gids)) {
+    if (!hutch_userns_read_range(ret)) {
         hutch_err_set(why, 0, "this user has no range of subordinate ids");
         return false;
     }
-    ret->count = least(ID_RANGE_MAX, least(n_uids, n_gids));
     return true;
 }
 

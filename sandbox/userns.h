@@ -46,6 +46,9 @@ int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hu
  * user database. */
 bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why);
 
+/* The same, whatever the kernel can do with it. */
+bool hutch_userns_read_range(struct id_range *ret);
+
 /* Makes the calling process, which is an ordinary user's and has one thread, the owner of a new user namespace, with
  * other new namespaces by @flags. In it the plan's host ids keep their numbers, and so do those of its range, which
  * newuidmap(1) and newgidmap(1) map; where they do not the range is empty from here on, and @why_not says why. */
