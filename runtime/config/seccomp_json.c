@@ -1,0 +1,127 @@
+#include "runtime/config/seccomp_json.h"
+
+#include "runtime/config/seccomp_rule.h"
+#include "runtime/text/json_write.h"
+#include "sandbox/fd.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <string.h>
+
+static const char *const actions[] = {
+    [SECCOMP_ALLOW] = "SCMP_ACT_ALLOW",
+    [SECCOMP_ERRNO] = "SCMP_ACT_ERRNO",
+    [SECCOMP_KILL_PROCESS] = "SCMP_ACT_KILL_PROCESS",
+    [SECCOMP_LOG] = "SCMP_ACT_LOG",
+};
+
+static const char *const ops[] = {
+    [SECCOMP_OP_NE] = "SCMP_CMP_NE", [SECCOMP_OP_LT] = "SCMP_CMP_LT", [SECCOMP_OP_LE] = "SCMP_CMP_LE",
+    [SECCOMP_OP_EQ] = "SCMP_CMP_EQ", [SECCOMP_OP_GE] = "SCMP_CMP_GE", [SECCOMP_OP_GT] = "SCMP_CMP_GT",
+    [SECCOMP_OP_MASKED_EQ] = "SCMP_CMP_MASKED_EQ",
+};
+
+static bool is_among(const char *const *names, const char *name)
+{
+    for (; names && *names; names++)
+        if (strcmp(*names, name) == 0)
+            return true;
+    return false;
+}
+
+static bool add_name(cJSON *names, const char *name)
+{
+    cJSON *text = cJSON_CreateString(name);
+
+    if (text && names && cJSON_AddItemToArray(names, text))
+        return true;
+    cJSON_Delete(text);
+    return false;
+}
+
+/* A new entry of @syscalls, which is returned to get its names; NULL on failure. */
+static cJSON *add_rule(cJSON *syscalls, enum seccomp_verdict verdict, int errnum, cJSON **ret_names)
+{
+    cJSON *rule = cJSON_CreateObject();
+
+    *ret_names = hutch_json_add_new(rule, "names", cJSON_CreateArray());
+    if (*ret_names && hutch_json_add_string(rule, "action", actions[verdict]) &&
+        (verdict != SECCOMP_ERRNO || hutch_json_add_u64(rule, "errnoRet", (uint64_t)errnum)) &&
+        cJSON_AddItemToArray(syscalls, rule))
+        return rule;
+    cJSON_Delete(rule);
+    return NULL;
+}
+
+static bool add_condition(cJSON *args, const struct seccomp_arg *arg)
+{
+    bool is_masked = arg->op == SECCOMP_OP_MASKED_EQ;
+    cJSON *one = cJSON_CreateObject();
+
+    /* A masked comparison has the mask first, runtime-spec: (argument & value) op valueTwo. */
+    if (hutch_json_add_u64(one, "index", arg->index) &&
+        hutch_json_add_u64(one, "value", is_masked ? arg->mask : arg->value) &&
+        (!is_masked || hutch_json_add_u64(one, "valueTwo", arg->value)) &&
+        hutch_json_add_string(one, "op", ops[arg->op]) && cJSON_AddItemToArray(args, one))
+        return true;
+    cJSON_Delete(one);
+    return false;
+}
+
+static bool translate(cJSON *syscalls, const struct seccomp_rules *rules, const struct seccomp_rule *rule)
+{
+    cJSON *names, *args, *made = NULL;
+
+    for (char **name = rule->names; name && *name; name++) {
+        if (is_among(rules->withheld, *name) || is_among(rules->granted, *name))
+            continue;
+        if (!made && !(made = add_rule(syscalls, rule->verdict, rule->errnum, &names)))
+            return false;
+        if (!add_name(names, *name))
+            return false;
+    }
+    if (!made || rule->n_args == 0)
+        return true;
+    args = hutch_json_add_new(made, "args", cJSON_CreateArray());
+    for (size_t i = 0; i < rule->n_args; i++)
+        if (!args || !add_condition(args, &rule->args[i]))
+            return false;
+    return true;
+}
+
+static bool add_calls(cJSON *syscalls, enum seccomp_verdict verdict, int errnum, const char *const *calls)
+{
+    cJSON *names;
+
+    if (!calls || !calls[0])
+        return true;
+    if (!add_rule(syscalls, verdict, errnum, &names))
+        return false;
+    for (; *calls; calls++)
+        if (!add_name(names, *calls))
+            return false;
+    return true;
+}
+
+cJSON *hutch_seccomp_json_make(const struct seccomp_rules *rules)
+{
+    cJSON *root = cJSON_CreateObject(), *architectures, *syscalls;
+    bool ok = hutch_json_add_string(root, "defaultAction", actions[rules->default_verdict]);
+
+    if (rules->default_verdict == SECCOMP_ERRNO)
+        ok &= hutch_json_add_u64(root, "defaultErrnoRet", (uint64_t)rules->default_errnum);
+    architectures = hutch_json_add_new(root, "architectures", cJSON_CreateArray());
+    ok &= add_name(architectures, SECCOMP_NATIVE_ARCH);
+    /* Without the key a runtime may choose SECCOMP_FILTER_FLAG_SPEC_ALLOW, which takes a protection away. */
+    ok &= hutch_json_add(root, "flags", cJSON_CreateArray());
+    syscalls = hutch_json_add_new(root, "syscalls", cJSON_CreateArray());
+    ok &= syscalls != NULL;
+    for (size_t i = 0; ok && i < rules->n_rules; i++)
+        ok = translate(syscalls, rules, &rules->rules[i]);
+    ok = ok && add_calls(syscalls, SECCOMP_ERRNO, ENOSYS, rules->withheld) &&
+         add_calls(syscalls, SECCOMP_ALLOW, 0, rules->granted);
+    if (ok)
+        return root;
+    cJSON_Delete(root);
+    return NULL;
+}
