@@ -213,6 +213,28 @@ static const struct option_row rootfs_rows[] = {
 
 #undef AT
 
+/* --- hutch bundle ----------------------------------------------------------------------------------------------- */
+
+#define AT(field) offsetof(struct bundle_opts, field)
+
+static const struct option_row bundle_rows[] = {
+    { ONE, 0, "--copy", NULL, OPTION_FLAG, AT(copy),
+      .help = "a copy of the image in the bundle, instead of the path of the store's" },
+    { ONE, 0, "--entrypoint", "PROGRAM", OPTION_TEXT, AT(sandbox.entrypoint),
+      .help = "after it '-- ARGS': run this program of the image, in place of its own" },
+    { ONE, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(sandbox.policy),
+      .help = "isolation and limits (default: default)", .values = "default strict trusted FILE" },
+    { ONE, .kind = OPTION_LIMITS, .offset = AT(sandbox.limits) },
+    { ONE, 0, "--network", "none|host", OPTION_TEXT, AT(sandbox.network),
+      .help = "loopback only, or the host's network" },
+    { ONE, 'e', "--env", "NAME=VALUE", OPTION_REPEATED, AT(sandbox.env), .help = "set an environment variable" },
+    { ONE, 'w', "--workdir", "DIR", OPTION_TEXT, AT(sandbox.workdir),
+      .help = "working directory inside (default: " INSIDE_DATA_DIR ")", .values = INSIDE_DATA_DIR },
+    { ONE, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
+};
+
+#undef AT
+
 /* --- hutch tools ------------------------------------------------------------------------------------------------ */
 
 static const struct option_row tools_rows[] = {
@@ -266,6 +288,8 @@ const struct command hutch_commands[] = {
                                "IMAGE", false, ROWS(rootfs_rows), SHARE },
     [COMMAND_ROOTFS_PRUNE] = { "rootfs prune", "remove images that have no name and that no sandbox runs on", "", "",
                                false, ROWS(rootfs_rows), PRUNE },
+    [COMMAND_BUNDLE] = { "bundle", "write an OCI bundle: an image and a policy for runc and crun", NULL,
+                         "IMAGE DIR FILE", false, ROWS(bundle_rows), ONE },
     [COMMAND_DOCTOR] = { "doctor", "say what this host offers, what is missing, and how to mend it", NULL, "", false,
                          ROWS(doctor_rows), ONE },
     [COMMAND_COMPLETION] = { "completion", "print what completes hutch's command line in bash, zsh or fish", "SHELL",

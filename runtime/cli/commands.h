@@ -23,6 +23,7 @@ enum command_id {
     COMMAND_ROOTFS_REMOVE,
     COMMAND_ROOTFS_SHARE,
     COMMAND_ROOTFS_PRUNE,
+    COMMAND_BUNDLE,
     COMMAND_DOCTOR,
     COMMAND_COMPLETION,
     COMMAND_COUNT
@@ -73,6 +74,11 @@ struct rootfs_opts {
     bool json, quiet, dry_run, insecure, help;
     const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
     size_t n_args;
+};
+
+struct bundle_opts {
+    struct run_opts sandbox; /* policy, limits, network, environment, directory and entry point of the container */
+    bool copy, help;
 };
 
 struct doctor_opts {

@@ -1,6 +1,7 @@
 /* main.c - the command line: which command, and nothing else. */
 #include "runtime/cli/batch.h"
 #include "runtime/cli/beside.h"
+#include "runtime/cli/bundle.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/completion.h"
 #include "runtime/cli/doctor.h"
@@ -30,6 +31,7 @@ static const struct {
     { "mcp", hutch_cmd_mcp },
     { "tools", hutch_cmd_tools },
     { "rootfs", hutch_cmd_rootfs_beside },
+    { "bundle", hutch_cmd_bundle },
     { "doctor", hutch_cmd_doctor },
     { "completion", hutch_cmd_completion },
 };

@@ -18,7 +18,7 @@ SHELLS = [pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), re
 # What is typed, and what is offered for its last word.
 OFFERS = [
     ("hutch ru", ["run"]),
-    ("hutch ", ["run", "repl", "batch", "serve", "mcp", "tools", "rootfs", "doctor", "completion"]),
+    ("hutch ", ["run", "repl", "batch", "serve", "mcp", "tools", "rootfs", "bundle", "doctor", "completion"]),
     ("hutch run --netw", ["--network"]),
     ("hutch run --network ", ["none", "host"]),
     ("hutch run --cont", []),
@@ -31,6 +31,7 @@ OFFERS = [
     ("hutch rootfs ", ["build", "unpack", "pull", "list", "verify", "remove", "share", "prune"]),
     ("hutch rootfs build ", ["minimal", "python", "python-full", "node"]),
     ("hutch rootfs list --js", ["--json"]),
+    ("hutch bundle --cop", ["--copy"]),
     ("hutch completion ", ["bash", "zsh", "fish"]),
 ]
 

@@ -5,7 +5,7 @@
 
 #define MAX_WORDS 300 /* more than an option may be repeated */
 
-_Static_assert(COMMAND_COUNT == 16, "a new command's struct belongs to the union below");
+_Static_assert(COMMAND_COUNT == 17, "a new command's struct belongs to the union below");
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -15,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct batch_opts batch;
         struct serve_opts serve;
         struct rootfs_opts rootfs;
+        struct bundle_opts bundle;
         struct doctor_opts doctor;
         struct completion_opts completion;
         struct tools_opts tools;
