@@ -151,7 +151,7 @@ $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
 
 # What a zygote loads inside an image, see rootfs/helper/helper.c: no library is linked, and the symbols that it takes from the
 # image's libc have no version. No fortified calls: they are GNU's.
-HELPER_SRC := $(addprefix rootfs/helper/,helper.c memory.c freeze.c immortal.c guards.c pymain.c pyjob.c pyrun.c channel.c fork_to_init.c rseq.c spawner.c paths.c) $(addprefix sandbox/,execute.c worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
+HELPER_SRC := $(addprefix rootfs/helper/,helper.c memory.c own_proc.c freeze.c immortal.c guards.c pymain.c pyjob.c pyrun.c channel.c fork_to_init.c rseq.c spawner.c paths.c) $(addprefix sandbox/,execute.c worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
 $(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h rootfs/helper/*.h) $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,LD)

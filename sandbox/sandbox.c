@@ -6,6 +6,7 @@
 #include "sandbox/ids.h"
 #include "sandbox/landlock.h"
 #include "sandbox/log.h"
+#include "sandbox/proc_number.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -338,6 +339,7 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
                             .report_fd = io->report_w };
     int pair[2] = { -1, -1 };
     struct hutch_err ignored;
+    pid_t number; /* in /proc */
 
     if (require_sane(spec, io->is_waiting, err) < 0 || hutch_userns_plan(&job.ids, err) < 0)
         return -1;
@@ -375,9 +377,9 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     sb.control_fd = pair[0];
     pair[0] = -1;
     describe(spec, &job, &sb);
-    if (hutch_userns_write_maps(sb.pid, spec, &job.ids, err) < 0)
+    if (hutch_proc_number(sb.pidfd, &number, err) < 0 || hutch_userns_write_maps(number, spec, &job.ids, err) < 0)
         goto fail;
-    if (io->is_waiting && hutch_attach_open(sb.pid, &sb.mnt_ns_fd, err) < 0) /* while /proc/PID is the caller's */
+    if (io->is_waiting && hutch_attach_open(number, &sb.mnt_ns_fd, err) < 0) /* while /proc/PID is the caller's */
         goto fail;
     sb.plan = job.plan;
     if (io->own_uid) {

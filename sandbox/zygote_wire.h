@@ -26,7 +26,11 @@ enum zygote_order {
     ZYGOTE_ZYGOTE, /* id; fd: the new one's socket; followed by what it imports, one name a line -> ZYGOTE_FORKED at
                     * once; on the new socket ZYGOTE_BORN, and ZYGOTE_READY when all is imported */
     ZYGOTE_PING,   /* -> ZYGOTE_PONG: it takes up orders */
+    ZYGOTE_PROC,   /* fds: OWN_PROC_FILES of its own files in the procfs around hutch, or all but the last */
 };
+/* The last has physical addresses in it where it was opened with CAP_SYS_ADMIN over the host: it is not sent then. */
+enum { OWN_PROC_FILES = 4 };
+#define OWN_PROC_NAMES { "maps", "smaps", "status", "pagemap" }
 #define ZYGOTE_TEXT_MAX (128u << 10) /* bytes; a packet's buffer by default holds half as much again */
 struct zygote_request {
     uint32_t what; /* enum zygote_order */
@@ -40,6 +44,7 @@ struct zygote_reply {
     uint32_t what; /* enum zygote_says */
     uint32_t id;
     pid_t pid;          /* ZYGOTE_FORKED: as its own pid namespace has it: what init adopts */
+    uint32_t wants_proc; /* ZYGOTE_BORN: it has no procfs and waits for ZYGOTE_PROC before it imports */
     uint64_t memory;    /* ZYGOTE_READY: bytes that it has taken beyond its parent's */
     char modules[4096]; /* ZYGOTE_READY: of the preload list, those that could not be imported, one a line */
     struct hutch_err err;

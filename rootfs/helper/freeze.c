@@ -194,7 +194,7 @@ int hutch_zygote_freeze(void)
         return -1;
     f.max = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX >> 1 : limit.rlim_cur;
     f.memfd = (int)syscall(SYS_memfd_create, "zygote", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
-    if (hutch_memory_open(&f.memory, "/proc/self/smaps") && f.memfd >= 0 && is_worth_it(f.memory.maps) &&
+    if (hutch_memory_open(&f.memory, "smaps") && f.memfd >= 0 && is_worth_it(f.memory.maps) &&
         !has_foreign_allocator(f.memory.maps) &&
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
         freeze_all(&f);

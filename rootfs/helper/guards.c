@@ -299,7 +299,7 @@ void hutch_guards_note(bool is_last)
     search->stack = (uintptr_t)__builtin_frame_address(0);
     search->stack_guard = stack_guard();
     search->pointer_guard = pointer_guard();
-    is_whole = hutch_memory_open(&search->memory, "/proc/self/maps") && read_ranges(search);
+    is_whole = hutch_memory_open(&search->memory, "maps") && read_ranges(search);
     if (is_whole)
         forget_changed(search);
     for (size_t i = 0; is_whole && i < search->n_data; i++)

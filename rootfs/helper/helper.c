@@ -15,6 +15,7 @@
  *            parent. It becomes the sandbox's user, where that is not the zygote's
  *
  * The zygote is suspended until the joiner has ended. */
+#include "rootfs/helper/own_proc.h"
 #include "rootfs/helper/rseq.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
@@ -419,10 +420,44 @@ EXPORT int hutch_zygote_serve(char *text, size_t size)
     }
 }
 
+/* What is not answered: the engine may want a sign of life before it has answered itself. */
+static void await_own_proc(void)
+{
+    struct zygote_request request;
+
+    for (;;) {
+        int fds[OWN_PROC_FILES];
+        size_t n_fds;
+
+        if (hutch_fdpass_receive(ZYGOTE_SOCKET_FD, &request, sizeof(request), fds, OWN_PROC_FILES, &n_fds, 0) !=
+            (ssize_t)sizeof(request))
+            _exit(1); /* the engine is gone, or has given this one up */
+        if (request.what == ZYGOTE_PROC) {
+            hutch_own_proc_take(fds, (unsigned)n_fds);
+            return;
+        }
+        if (request.what == ZYGOTE_PING)
+            send_reply(ZYGOTE_PONG, 0, 0, NULL);
+        close_all(fds, n_fds);
+    }
+}
+
 /* The engine learns which process it is that may import for minutes, or hang. */
 EXPORT void hutch_zygote_be_born(void)
 {
-    send_reply(ZYGOTE_BORN, 0, 0, NULL);
+    struct zygote_reply reply = { .what = ZYGOTE_BORN, .wants_proc = hutch_own_proc_is_missing() };
+    int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+
+    /* The files are the engine's to open as long as the process is dumpable. A zygote that was forked from one that has
+     * made workers is not. */
+    if (reply.wants_proc && dumpable == 0)
+        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    hutch_fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0); /* so fails the next receive */
+    if (!reply.wants_proc)
+        return;
+    await_own_proc();
+    if (dumpable == 0)
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
 static uint64_t memory;
@@ -431,17 +466,10 @@ static uint64_t memory;
  * and counts besides. */
 void hutch_zygote_measure(bool is_more)
 {
-    char text[128];
-    auto_fd fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-    unsigned long resident, of_files;
-    char *p = text;
+    uint64_t kib;
 
-    text[n > 0 ? n : 0] = '\0';
-    strtoul(p, &p, 10);
-    resident = strtoul(p, &p, 10);
-    of_files = strtoul(p, &p, 10);
-    memory = (is_more ? memory : 0) + (resident - of_files) * (uint64_t)sysconf(_SC_PAGESIZE);
+    hutch_own_proc_status("RssAnon:", &kib);
+    memory = (is_more ? memory : 0) + (kib << 10);
 }
 
 /* Tells the engine that this zygote has imported what it was to, but for @missing, one name a line. */

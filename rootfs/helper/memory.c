@@ -1,5 +1,7 @@
 #include "rootfs/helper/memory.h"
 
+#include "rootfs/helper/own_proc.h"
+
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -33,8 +35,8 @@ bool hutch_memory_open(struct memory *memory, const char *file)
     dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
     if (dumpable == 0)
         prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-    memory->maps_fd = open(file, O_RDONLY | O_CLOEXEC);
-    memory->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    memory->maps_fd = hutch_own_proc_open(file);
+    memory->pagemap_fd = hutch_own_proc_open("pagemap");
     if (dumpable == 0)
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     /* Shared, so that it is not made one mapping with what lies beside it, and is no part of what is looked for. */
@@ -87,11 +89,9 @@ bool hutch_memory_is_anonymous(const struct memory *memory, size_t i)
     return memory->entries[i] >> 62 && !(memory->entries[i] >> 61 & 1);
 }
 
-/* The link count of a directory of threads is two more than there are. By the system call: old libcs have stat(2) by
- * another name. */
 bool hutch_memory_has_one_thread(void)
 {
-    struct statx st;
+    uint64_t threads;
 
-    return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &st) == 0 && st.stx_nlink == 3;
+    return hutch_own_proc_status("Threads:", &threads) && threads == 1;
 }

@@ -15,7 +15,7 @@ struct memory {
     int maps_fd, pagemap_fd;
 };
 
-/* @file: as "/proc/self/maps". False when that cannot be had. hutch_memory_close() in either case. */
+/* @file: of the process's own in procfs, as "maps". False when that cannot be had. hutch_memory_close() in either case. */
 bool hutch_memory_open(struct memory *memory, const char *file);
 void hutch_memory_close(struct memory *memory);
 
@@ -27,6 +27,7 @@ bool hutch_memory_read_pages(struct memory *memory, uintptr_t start, size_t page
 /* Of the page @i of those: it belongs to this process alone, and not to a file. */
 bool hutch_memory_is_anonymous(const struct memory *memory, size_t i);
 
+/* False where that is not known, either. */
 bool hutch_memory_has_one_thread(void);
 
 #endif

@@ -1,5 +1,6 @@
 #include "runtime/engine/zygotes.h"
 
+#include "runtime/engine/zygote_proc.h"
 #include "runtime/run/supervisor.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -304,6 +305,7 @@ static void on_packet(struct link *l, void *data, size_t len, int *fds, size_t n
     struct zygote *zygote = l->owner, *child;
     struct zygotes *zygotes = zygote->zygotes;
     struct zygote_reply reply;
+    struct hutch_err err;
 
     for (size_t i = 0; i < n_fds; i++) /* it has nothing to send */
         hutch_fd_closep(&fds[i]);
@@ -315,6 +317,12 @@ static void on_packet(struct link *l, void *data, size_t len, int *fds, size_t n
         zygote->pid = sender;
     switch ((enum zygote_says)reply.what) {
     case ZYGOTE_BORN:
+        if (reply.wants_proc && zygote->state == ZYGOTE_IS_STARTING &&
+            hutch_zygote_proc_send(&zygote->link, sender, &err) < 0) {
+            hutch_err_wrap(&err, "show a zygote its own process (without a /proc it has to be)");
+            lose(zygote, &err);
+        }
+        break;
     case ZYGOTE_PONG:
         break;
     case ZYGOTE_READY:

@@ -47,16 +47,16 @@ static int become_unprivileged(const struct id_plan *plan, struct hutch_err *err
     return 0;
 }
 
-/* The /proc that is there shows other pid namespaces: in it, a child's number would be another process's. */
+/* What looks its own processes up in /proc finds other pid namespaces' there, and under other numbers. Inside a container
+ * the kernel refuses a fresh one where parts of the /proc around hutch are covered. That one stays then, in sight of the
+ * anchor and the launcher alone: a child is found in it by its pidfd (sandbox/proc_number.h), and each zygote and
+ * sandbox tries for a procfs of its own, as its policy says (sandbox/mounts.c). */
 static int mount_own_proc(struct hutch_err *err)
 {
     if (hutch_mounts_cut_off(err) < 0)
         return -1;
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return hutch_err_set(err, errno, "mount /proc%s",
-                             errno == EPERM ? " (the host's /proc is partly covered, as inside a container: "
-                                              "the kernel then refuses a fresh one)"
-                                            : "");
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 && errno != EPERM)
+        return hutch_err_set(err, errno, "mount /proc");
     return 0;
 }
 

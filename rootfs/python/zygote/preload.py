@@ -1,10 +1,12 @@
 # What a zygote does before it forks: imports, the operator's warm-up code, and the first use of what is slow when it is
 # first used. In the end it must be one thread with no open files but its own, or it is not allowed to fork.
 import contextlib
+import errno
 import gc
 import importlib
 import io
 import os
+import stat
 import sys
 
 import cells
@@ -61,8 +63,37 @@ def let_go_of_null_device():
         module.devnull = io.TextIOWrapper(NullDevice(), "utf-8", write_through=True)
 
 
+def read_own(name):
+    """The text of the process's own file in procfs, which may have no procfs (rootfs/helper/own_proc.h)."""
+    fd = channel.Channel.helper.hutch_own_proc_open(name.encode("ascii"))
+    if fd < 0:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/proc/self/" + name)
+    with open(fd, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
 def count_threads():
-    return len(os.listdir("/proc/self/task"))
+    return int(read_own("status").partition("\nThreads:")[2].split()[0])
+
+
+def list_descriptors():
+    """Number and file of those that the imports have left open."""
+    try:
+        listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        find = channel.Channel.helper.hutch_own_proc_next_descriptor
+        fd = find(max(DESCRIPTORS) + 1)
+        while fd >= 0:
+            yield fd, "a file of the kind %s" % stat.filemode(os.fstat(fd).st_mode)[0]
+            fd = find(fd + 1)
+        return
+    left = {int(name) for name in os.listdir(listing)} - DESCRIPTORS - {listing}
+    os.close(listing)
+    for fd in sorted(left):
+        try:
+            yield fd, os.readlink("/proc/self/fd/%d" % fd)
+        except FileNotFoundError:
+            pass  # that of listdir() itself
 
 
 def stop_threads_of_libraries():
@@ -81,19 +112,12 @@ def what_forbids_to_fork():
     threads = count_threads()
     if threads > 1:
         return "the imports have started %d threads, which no fork survives" % (threads - 1)
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.split()[1].startswith("rw") and line.split()[1].endswith("s"):
-                name = (line.split(None, 5) + [""])[5].strip()
-                return "the imports have mapped memory that all programs would share: %s" % name
-    listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
-    left = {int(name) for name in os.listdir(listing)} - DESCRIPTORS - {listing}
-    os.close(listing)
-    for fd in sorted(left):
-        try:
-            return "the imports have left descriptor %d open, on %s" % (fd, os.readlink("/proc/self/fd/%d" % fd))
-        except FileNotFoundError:
-            pass  # that of listdir() itself
+    for line in read_own("maps").split("\n"):
+        if line.split()[1:2] and line.split()[1].startswith("rw") and line.split()[1].endswith("s"):
+            name = (line.split(None, 5) + [""])[5].strip()
+            return "the imports have mapped memory that all programs would share: %s" % name
+    for fd, file in list_descriptors():
+        return "the imports have left descriptor %d open, on %s" % (fd, file)
     return None
 
 

@@ -1,6 +1,7 @@
 /* test_freeze.c - a frozen process is the same process, with next to nothing anonymous left in it. */
 #include "rootfs/helper/freeze.c"
 #include "rootfs/helper/memory.c"
+#include "rootfs/helper/own_proc.c"
 
 #include <pthread.h>
 #include <setjmp.h>
