@@ -1,9 +1,33 @@
-"""Debian's podman and buildah, rootless and without a daemon, with a storage of their own that is gone at the end."""
+"""Debian's podman and buildah, rootless and without a daemon, with a storage of their own that is gone at the end; and containers
+that have this machine's /usr, and nothing else of it but the tree, the store and the tests' data."""
+import contextlib
+import io
+import json
 import os
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
+
+import support
+
+
+def tiny_image(path):
+    """A root file system of directories and links, over which this machine's /usr is mounted."""
+    with tarfile.open(path, "w") as tar:
+        for name in ("dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "usr", "var", "home"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+            tar.addfile(entry)
+        for name in ("bin", "sbin", "lib", "lib64"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, "usr/" + name
+            tar.addfile(entry)
+        for name, text in (("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"), ("etc/group", "root:x:0:\n")):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text), 0o644
+            tar.addfile(entry, io.BytesIO(text.encode()))
 
 
 class Storage:
@@ -39,3 +63,72 @@ class Storage:
             os.kill(pause, signal.SIGTERM)
         shutil.rmtree(self.place, ignore_errors=True)
         assert not os.path.exists(self.place)
+
+
+class Podman(Storage):
+    """With an image that has nothing of its own."""
+
+    def __init__(self):
+        super().__init__()
+        tar = os.path.join(self.place, "tiny.tar")
+        tiny_image(tar)
+        done = self.podman("import", tar, "tiny")
+        assert done.returncode == 0, done.stderr
+
+    def run(self, options, *words, seconds=120):
+        store = os.environ.get("HUTCH_HOME") or os.path.join(os.environ["HOME"], ".local/share/hutch")
+        prefix = os.path.dirname(os.path.dirname(os.path.realpath(support.HUTCH)))  # where its policies are, too
+        mounts = {"/usr": "/usr", support.TREE: support.TREE, prefix: prefix}
+        data = os.environ.get("HUTCH_TEST_DATA")
+        if data and os.path.isdir(data):
+            mounts[data] = data
+        found = ["run", "--rm", "--network", "none", "--workdir", "/tmp", "-v", store + ":/store", "-e", "HUTCH_HOME=/store",
+                 "-e", "HUTCH_BIN=" + support.HUTCH, "-e", "PYTHONDONTWRITEBYTECODE=1", "-v", self.place + "/files:/files"]
+        if os.path.isdir("/etc/alternatives"):
+            mounts["/etc/alternatives"] = "/etc/alternatives"
+        for source, target in mounts.items():
+            found += ["-v", "%s:%s:ro" % (source, target)]
+        # What is printed goes to files: podman now and then passes on nothing of a container that ends at once.
+        for name in ("stdout", "stderr"):
+            os.chmod(self.place + self.file(name, ""), 0o666)
+        done = self.podman(*found, *options, "tiny", "sh", "-c", 'exec "$@" >/files/stdout 2>/files/stderr', "sh", *words, seconds=seconds)
+        done.stdout += self.read("stdout")
+        done.stderr += self.read("stderr")
+        return done
+
+    def hutch(self, options, *words):
+        """The result of a run inside."""
+        done = self.run(options, support.HUTCH, "run", "--image", support.IMAGE, "--json", *words)
+        assert done.stdout.startswith("{"), (done.returncode, done.stdout[:500], done.stderr[:2000])
+        result = json.loads(done.stdout)
+        support.check_result(result)
+        return result
+
+    def read(self, name):
+        with open(os.path.join(self.place, "files", name), encoding="utf-8") as file:
+            return file.read()
+
+    def file(self, name, text):
+        os.makedirs(self.place + "/files", exist_ok=True)
+        with open(os.path.join(self.place, "files", name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return "/files/" + name
+
+
+@contextlib.contextmanager
+def podman():
+    if not shutil.which("podman") or not shutil.which("runc"):
+        support.miss("apt: podman, or runc, is not installed")
+    made = Podman()
+    try:
+        made.file("empty.py", "")
+        done = made.run([], "true")
+        if done.returncode:
+            support.miss("podman starts no container here: " + done.stderr.strip()[-300:])
+        yield made
+    finally:
+        made.close()
+
+
+def as_caller():
+    return ["--userns", "keep-id", "--cap-drop", "all", "--security-opt", "no-new-privileges"]

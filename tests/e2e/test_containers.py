@@ -1,17 +1,15 @@
 """hutch inside containers of Debian's podman, rootless and without a daemon: which level a run has there, what each layer says,
 and that the limits hold where nothing of /proc is seen inside. The container has this machine's /usr, and nothing else of it but
 the tree, the store and the tests' data."""
-import io
 import json
 import os
 import re
-import shutil
-import tarfile
 
 import pytest
 
+import containers
 import support
-from containers import Storage
+from containers import as_caller
 
 PROFILE = "/usr/share/containers/seccomp.json"
 SHIPPED = os.path.join(support.TREE, "examples/kubernetes/cluster/seccomp-hutch.json")
@@ -20,23 +18,6 @@ NEW_NAMESPACES = 0x7E020000  # CLONE_NEW*, clone(2), as Docker's filter has them
 FULL = ("own_proc", "host_name", "network_buffers")
 
 pytestmark = pytest.mark.skipif(os.geteuid() == 0, reason="rootless containers: an ordinary user's lane has them")
-
-
-def tiny_image(path):
-    """A root file system of directories and links, over which this machine's /usr is mounted."""
-    with tarfile.open(path, "w") as tar:
-        for name in ("dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "usr", "var", "home"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
-            tar.addfile(entry)
-        for name in ("bin", "sbin", "lib", "lib64"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname = tarfile.SYMTYPE, "usr/" + name
-            tar.addfile(entry)
-        for name, text in (("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"), ("etc/group", "root:x:0:\n")):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(text), 0o644
-            tar.addfile(entry, io.BytesIO(text.encode()))
 
 
 def without_user_namespaces(path):
@@ -53,72 +34,10 @@ def without_user_namespaces(path):
         json.dump(profile, file)
 
 
-class Podman(Storage):
-    """With an image that has nothing of its own."""
-
-    def __init__(self):
-        super().__init__()
-        tar = os.path.join(self.place, "tiny.tar")
-        tiny_image(tar)
-        done = self.podman("import", tar, "tiny")
-        assert done.returncode == 0, done.stderr
-
-    def run(self, options, *words, seconds=120):
-        store = os.environ.get("HUTCH_HOME") or os.path.join(os.environ["HOME"], ".local/share/hutch")
-        prefix = os.path.dirname(os.path.dirname(os.path.realpath(support.HUTCH)))  # where its policies are, too
-        mounts = {"/usr": "/usr", support.TREE: support.TREE, prefix: prefix}
-        data = os.environ.get("HUTCH_TEST_DATA")
-        if data and os.path.isdir(data):
-            mounts[data] = data
-        found = ["run", "--rm", "--network", "none", "--workdir", "/tmp", "-v", store + ":/store", "-e", "HUTCH_HOME=/store",
-                 "-e", "HUTCH_BIN=" + support.HUTCH, "-e", "PYTHONDONTWRITEBYTECODE=1", "-v", self.place + "/files:/files"]
-        if os.path.isdir("/etc/alternatives"):
-            mounts["/etc/alternatives"] = "/etc/alternatives"
-        for source, target in mounts.items():
-            found += ["-v", "%s:%s:ro" % (source, target)]
-        # What is printed goes to files: podman now and then passes on nothing of a container that ends at once.
-        for name in ("stdout", "stderr"):
-            os.chmod(self.place + self.file(name, ""), 0o666)
-        done = self.podman(*found, *options, "tiny", "sh", "-c", 'exec "$@" >/files/stdout 2>/files/stderr', "sh", *words, seconds=seconds)
-        done.stdout += self.read("stdout")
-        done.stderr += self.read("stderr")
-        return done
-
-    def hutch(self, options, *words):
-        """The result of a run inside."""
-        done = self.run(options, support.HUTCH, "run", "--image", support.IMAGE, "--json", *words)
-        assert done.stdout.startswith("{"), (done.returncode, done.stdout[:500], done.stderr[:2000])
-        result = json.loads(done.stdout)
-        support.check_result(result)
-        return result
-
-    def read(self, name):
-        with open(os.path.join(self.place, "files", name), encoding="utf-8") as file:
-            return file.read()
-
-    def file(self, name, text):
-        os.makedirs(self.place + "/files", exist_ok=True)
-        with open(os.path.join(self.place, "files", name), "w", encoding="utf-8") as file:
-            file.write(text)
-        return "/files/" + name
-
-
 @pytest.fixture(scope="module")
 def podman():
-    if not shutil.which("podman") or not shutil.which("runc"):
-        support.miss("apt: podman, or runc, is not installed")
-    made = Podman()
-    made.file("empty.py", "")
-    done = made.run([], "true")
-    if done.returncode:
-        made.close()
-        support.miss("podman starts no container here: " + done.stderr.strip()[-300:])
-    yield made
-    made.close()
-
-
-def as_caller():
-    return ["--userns", "keep-id", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
+    with containers.podman() as made:
+        yield made
 
 
 SETTINGS = {  # options -> the level, and what of FULL is there
@@ -297,17 +216,13 @@ def test_cpu_time_is_counted(podman):
     assert result["verdict"] == "cpu_time" and result["usage"]["cpu_user_ms"] + result["usage"]["cpu_system_ms"] >= 900, result
 
 
-def test_the_engine_says_what_it_lacks(podman):
-    done = podman.run([], support.HUTCH, "run", "--image", support.IMAGE, "--warm", "-c", "print(1)")
-    assert done.returncode == 125 and done.stdout == "" and "partly covered" in done.stderr, (done.returncode, done.stderr)
-
-
-def test_hostile_suite(podman):
-    """All probes of the cold path, in a container with default options."""
-    done = podman.run([], "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rootdir", support.TREE,
+@pytest.mark.parametrize("path", ["cold", "warm"])
+def test_hostile_suite(podman, path):
+    """All probes of the cold path, and all of the engine's, in a container with default options."""
+    done = podman.run(["-e", "HUTCH_WARM=%d" % (path == "warm")], "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rootdir", support.TREE,
                       os.path.join(support.TREE, "tests/hostile/test_hostile.py"), "-k", "test_probe", seconds=900)
     summary = re.search(r"(?:(\d+) failed, )?(\d+) passed(?:, (\d+) skipped)?", done.stdout)
     assert summary, done.stdout[-2000:] + done.stderr[-2000:]
-    print("hostile suite at the level no_proc: %s" % summary.group(0))
+    print("hostile suite at the level no_proc, %s: %s" % (path, summary.group(0)))
     assert not summary.group(1) and done.returncode == 0, done.stdout[-4000:]
     assert int(summary.group(2)) >= 350, summary.group(0)

@@ -20,6 +20,7 @@ LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_ACCESS_FS_MAKE_BLOCK = 1 << 11
 LANDLOCK_SCOPE_SIGNAL = 2
 LANDLOCK_ABI_OF_SCOPES = 6  # Linux 6.12
+PTRACE_SEIZE = 0x4206
 
 MAX_NAME = 100
 
@@ -48,6 +49,27 @@ def landlock_rules(abi):
     return struct.pack("<Q", LANDLOCK_ACCESS_FS_MAKE_BLOCK)  # which no process in a sandbox can do anyway
 
 
+def can_reach(pid):
+    """Whether the memory of process @pid can be opened, or the process be traced, which would lead there."""
+    try:
+        # For reading: an open for writing is refused by Landlock's rules about files already.
+        os.close(os.open("/proc/%d/mem" % pid, os.O_RDONLY))
+        return True
+    except OSError:
+        pass
+    if os.path.isdir("/proc/self") or not system_call:
+        return False
+    # Without procfs there are still the calls for it, where the policy's filter lets them through.
+    libc, none = ctypes.CDLL(None, use_errno=True), ctypes.c_long(0)
+    nowhere = struct.pack("@NN", 0, 1)  # a struct iovec: the access is checked before the address
+    for name, arguments in (("process_vm_readv", (pid, nowhere, ctypes.c_ulong(1), nowhere, ctypes.c_ulong(1), none)),
+                            ("ptrace", (ctypes.c_long(PTRACE_SEIZE), pid, none, none))):
+        call = getattr(libc, name, None)
+        if call and (call(*arguments) >= 0 or ctypes.get_errno() == errno.EFAULT):
+            return True
+    return False
+
+
 def confine():
     """Landlock lets a process look into those of its own or an inner domain only, so one more domain keeps the
     candidate out of the judge's memory. True if that memory is closed to it, by that or by something else."""
@@ -62,12 +84,8 @@ def confine():
             system_call(SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_long(ruleset), zero)
             os.close(ruleset)
     for pid in [os.getppid(), *range(1, min(os.getpid(), 64))]:  # the judge, and processes that share its memory
-        try:
-            # For reading: an open for writing is refused by Landlock's rules about files already.
-            os.close(os.open("/proc/%d/mem" % pid, os.O_RDONLY))
+        if can_reach(pid):
             return False
-        except OSError:
-            pass
     return True
 
 
