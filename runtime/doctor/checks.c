@@ -42,8 +42,8 @@ const struct doctor_check hutch_doctor_checks[] = {
     { "isolation", "readonly_root", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_readonly_root, false, NOTHING_RUNS,
       FREE_CALLS },
     { "isolation", "fresh_proc", DOCTOR_IN_USERNS, CLONE_NEWNS | CLONE_NEWPID, hutch_probe_fresh_proc, false,
-      "runs have the level no_proc: no process is seen in /proc; zygotes, notebooks, sessions and batches do not run; "
-      "'strict' refuses", OTHER_KERNEL },
+      "runs, batches, notebooks and sessions have the level no_proc: no process is seen in /proc, and sessions have no "
+      "checkpoints and branches; 'strict' refuses", OTHER_KERNEL },
     { "isolation", "devices", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_devices, false, NOTHING_RUNS,
       "sudo mount -t devtmpfs devtmpfs /dev" },
     { "isolation", "pivot_root", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_pivot_root, false, NOTHING_RUNS,
