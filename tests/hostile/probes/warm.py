@@ -14,6 +14,7 @@ from kit import REFUSALS, Blocked, Crash, first_success, host, libc, probe, sysc
 JOB = 3
 SO_PASSPIDFD, SO_PEERPIDFD = 76, 77
 HELLO = struct.pack("=Ii", 0x57524459, 2) + b"\0" * 512  # WORKER_READY, in sandbox/zygote_wire.h
+SYSCALL = b"\x0f\x05"
 IS_X86 = os.uname().machine == "x86_64"
 
 
@@ -21,9 +22,49 @@ def job_socket():
     return socket.socket(fileno=os.dup(JOB))
 
 
+def is_there(pid):
+    if os.path.exists("/proc/self"):
+        return os.path.exists("/proc/%d" % pid)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def others():
-    """Processes beside init and this one: the memory holder, while it lives."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid())]
+    """Processes beside init and this one: the memory holder, while it lives. Without procfs each number is tried."""
+    has_procfs = os.path.exists("/proc/self")
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()] if has_procfs else range(2, 1000)
+    return [pid for pid in numbers if pid not in (1, os.getpid()) and is_there(pid)]
+
+
+def program_counter(pid):
+    """Of the memory holder: procfs says it, or its code is looked for in this process's own memory, which it shares."""
+    try:
+        with open("/proc/%d/syscall" % pid, encoding="ascii") as file:
+            return int(file.read().split()[-1], 16)
+    except FileNotFoundError:
+        pass
+    code = b"\xb8\x22\0\0\0" + SYSCALL + b"\x48\x83\xf8\xfc"  # mov $34, %eax: pause; syscall; cmp $-4, %rax
+    found = []
+
+    class Header(ctypes.Structure):  # struct dl_phdr_info, to dlpi_phnum
+        _fields_ = [("base", ctypes.c_size_t), ("name", ctypes.c_char_p), ("headers", ctypes.c_void_p), ("n", ctypes.c_uint16)]
+
+    def look(info, _size, _data):
+        for i in range(info.contents.n):
+            kind, flags, _, address, _, _, size = struct.unpack("=IIQQQQQ", ctypes.string_at(info.contents.headers + 56 * i, 48))
+            if kind == 1 and flags & 1:  # PT_LOAD, PF_X
+                start = info.contents.base + address
+                at = ctypes.string_at(start, size).find(code)
+                found.extend([start + at + 7] if at >= 0 else [])
+        return 0
+
+    libc.dl_iterate_phdr(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Header), ctypes.c_size_t, ctypes.c_void_p)(look), None)
+    if not found:
+        raise Crash("the code of the memory holder was not found")
+    return found[0]
 
 
 def memory_holder():
@@ -35,9 +76,9 @@ def memory_holder():
 
 def wait_until_gone(pid):
     deadline = time.monotonic() + 5
-    while os.path.exists("/proc/%d" % pid) and time.monotonic() < deadline:
+    while is_there(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return not os.path.exists("/proc/%d" % pid)
+    return not is_there(pid)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -154,8 +195,7 @@ def run_in_holder(code):
     if not IS_X86:
         raise Blocked("the memory holder is x86-64's")
     target = memory_holder()
-    with open("/proc/%d/syscall" % target, encoding="ascii") as file:
-        pc = int(file.read().split()[-1], 16)
+    pc = program_counter(target)
     libc.mmap.restype = ctypes.c_void_p
     page = libc.mmap(None, ctypes.c_size_t(4096), 7, 0x22, -1, ctypes.c_long(0))
     if page == ctypes.c_void_p(-1).value or libc.mprotect(ctypes.c_void_p((pc - 2) & ~4095), ctypes.c_size_t(8192), 7) < 0:
@@ -168,7 +208,6 @@ def run_in_holder(code):
     return target, page
 
 
-SYSCALL = b"\x0f\x05"
 FOR_EVER = b"\xeb\xfe"
 
 
@@ -214,8 +253,12 @@ def memory_behind_the_holder():
     held = bytearray(b"x") * (60 << 20)
     os.execv(sys.executable, [sys.executable, "-c", """
 import os, time
+def is_there(pid):
+    try: os.kill(pid, 0)
+    except OSError: return False
+    return True
 for _ in range(100):
-    left = [name for name in os.listdir('/proc') if name.isdigit() and int(name) not in (1, os.getpid())]
+    left = [pid for pid in range(2, 1000) if pid != os.getpid() and is_there(pid)]
     if not left:
         break
     time.sleep(0.02)
