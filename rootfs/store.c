@@ -76,7 +76,7 @@ static void spread_children(int dirfd, const char *name)
 
 int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err)
 {
-    static const char *const below[] = { "names", "trees", "tmp" };
+    static const char *const below[] = { "names", "trees", "layers", "requests", "tmp" };
     auto_free char *real = NULL;
     auto_fd home_fd = -1, dirfd = -1;
     char *path;
@@ -357,28 +357,97 @@ static int lock_for_reading(int fd)
     return 0;
 }
 
-int hutch_store_lock_tree(const struct store *store, const char *hex, int operation, int *ret_fd, struct hutch_err *err)
+/* @what it is, for messages. */
+static int lock_directory(const struct store *store, const char *path, const char *what, int operation, int *ret_fd,
+                          struct hutch_err *err)
 {
-    char path[16 + DIGEST_HEX];
     struct stat held, there;
-    auto_fd fd = -1;
+    auto_fd fd = hutch_store_open_dir(store->dirfd, path);
 
-    snprintf(path, sizeof(path), "trees/%s", hex);
-    fd = hutch_store_open_dir(store->dirfd, path);
     if (fd < 0)
         return hutch_err_set(err, errno, "open '%s/%s'", store->path, path);
     /* A network file system may know no locks; then the owner may remove what is in use. */
     if ((operation == LOCK_SH ? lock_for_reading(fd) : TEMP_FAILURE_RETRY(flock(fd, operation))) < 0 &&
         !(store->is_shared && (errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL))) {
         if (errno == EWOULDBLOCK)
-            return hutch_err_set(err, EBUSY, "image sha256:%.12s is in use by a running sandbox", hex);
+            return hutch_err_set(err, EBUSY, "%s is in use by a running sandbox", what);
         return hutch_err_set(err, errno, "lock '%s/%s'", store->path, path);
     }
     if (fstat(fd, &held) < 0 || fstatat(store->dirfd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
         held.st_ino != there.st_ino || held.st_dev != there.st_dev)
-        return hutch_err_set(err, ENOENT, "image sha256:%.12s was removed just now", hex);
+        return hutch_err_set(err, ENOENT, "%s was removed just now", what);
     *ret_fd = hutch_fd_take(&fd);
     return 0;
+}
+
+int hutch_store_lock_tree(const struct store *store, const char *hex, int operation, int *ret_fd, struct hutch_err *err)
+{
+    char path[16 + DIGEST_HEX], what[32];
+
+    snprintf(path, sizeof(path), "trees/%s", hex);
+    snprintf(what, sizeof(what), "image sha256:%.12s", hex);
+    return lock_directory(store, path, what, operation, ret_fd, err);
+}
+
+int hutch_store_lock_layer(const struct store *store, const char *hex, int operation, int *ret_fd,
+                           struct hutch_err *err)
+{
+    char path[16 + DIGEST_HEX], what[32];
+
+    snprintf(path, sizeof(path), "layers/%s", hex);
+    snprintf(what, sizeof(what), "layer sha256:%.12s", hex);
+    return lock_directory(store, path, what, operation, ret_fd, err);
+}
+
+int hutch_store_find_layer(const struct store *store, const char *hex, char **ret_path, int *ret_lockfd,
+                           struct hutch_err *err)
+{
+    auto_fd fd = -1;
+    char *path;
+
+    if (hutch_store_lock_layer(store, hex, LOCK_SH, &fd, err) < 0)
+        return -1;
+    if (asprintf(&path, "%s/layers/%s/root", store->path, hex) < 0)
+        return hutch_err_set(err, ENOMEM, "find layer '%s'", hex);
+    *ret_path = path;
+    *ret_lockfd = hutch_fd_take(&fd);
+    return 0;
+}
+
+/* --- requests --------------------------------------------------------------------------------------------- */
+
+/* A name for the file of a request. It need not be a digest, which would bring libcrypto along: the file has the whole
+ * request, and one that is another's is not taken. FNV-1a, twice with different beginnings. */
+void hutch_store_name_request(const char *text, char ret[STORE_REQUEST_NAME])
+{
+    uint64_t a = 0xcbf29ce484222325, b = 0x84222325cbf29ce4;
+
+    for (; *text; text++) {
+        a = (a ^ (unsigned char)*text) * 0x100000001b3;
+        b = (b ^ (unsigned char)*text) * 0x100000001b3;
+    }
+    snprintf(ret, STORE_REQUEST_NAME, "%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
+}
+
+bool hutch_store_find_request(const struct store *store, const char *text, char ret_hex[DIGEST_HEX + 1])
+{
+    char path[16 + STORE_REQUEST_NAME], name[STORE_REQUEST_NAME];
+    struct hutch_err ignored;
+    auto_free char *known = NULL;
+    auto_fd fd = -1;
+    char *end;
+    size_t len;
+
+    hutch_store_name_request(text, name);
+    snprintf(path, sizeof(path), "requests/%s", name);
+    fd = openat(store->dirfd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || hutch_fd_slurp(fd, STORE_MAX_REQUEST, path, &known, &len, &ignored) < 0 || strlen(known) != len)
+        return false;
+    end = strchr(known, '\n');
+    if (!end)
+        return false;
+    *end = '\0';
+    return strcmp(end + 1, text) == 0 && hutch_digest_parse(known, ret_hex) && hutch_store_has_tree(store, ret_hex);
 }
 
 int hutch_store_find(const struct store *store, const char *name, char **ret_path, int *ret_lockfd,

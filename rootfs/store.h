@@ -6,15 +6,22 @@
  *     trees/DIGEST/record  what it consists of: record.h
  *     trees/DIGEST/image.json
  *     trees/DIGEST/config.json  image_config.h
+ *     trees/DIGEST/extends  of an extended image, which has no root: extension.h
+ *     layers/DIGEST/root   a layer of such images; DIGEST is that of its record
+ *     layers/DIGEST/record
+ *     layers/DIGEST/layer.json
+ *     requests/KEY         what was asked for, and the image that was made of it: store_layers.h
  *     tmp/WORK             an unpacking or removal under way
  *
  * A tree appears and disappears by rename(2), whole. A process that works in tmp/WORK holds an exclusive flock(2) on
  * that directory; what is there without one is left over from a process that was killed, and hutch_store_open() removes
- * it. A sandbox holds a shared flock on trees/DIGEST for as long as it runs, so that remove can refuse. */
+ * it. A sandbox holds a shared flock on trees/DIGEST, and on each of its layers, for as long as it runs, so that remove
+ * can refuse. */
 #ifndef HUTCH_STORE_H
 #define HUTCH_STORE_H
 
 #include "rootfs/digest.h"
+#include "rootfs/extension.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -38,12 +45,15 @@ bool hutch_store_is_name(const char *name);
 int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err);
 void hutch_store_done(struct store *store);
 
-/* Finds a root tree. @name is an image's name ("python"; "x" also finds "x:latest") or the beginning of its digest,
+/* Finds the tree of an image, which has no root when it is an extended one. @name is an image's name ("python"; "x" also finds "x:latest") or the beginning of its digest,
  * with or without "sha256:". The caller frees *@ret_path (absolute) and keeps *@ret_lockfd open for as long as the tree
  * is in use. Errors: ENOENT (the message lists what there is, and says how to build); EINVAL (a prefix of several
  * digests). */
 int hutch_store_find(const struct store *store, const char *name, char **ret_path, int *ret_lockfd,
                      struct hutch_err *err);
+
+/* The image, in this store, that the request @text was answered with: store_layers.h. False: there is none. */
+bool hutch_store_find_request(const struct store *store, const char *text, char ret_hex[DIGEST_HEX + 1]);
 
 /* Called now and then. @doing is "unpack", "record" or "verify". Not 0 ends the work (ECANCELED). */
 typedef int store_progress_fn(void *ctx, const char *doing, uint64_t done, uint64_t total);
@@ -62,11 +72,12 @@ struct store_image {
     char digest[DIGEST_HEX + 1];
     char **names;      /* owned; sorted; may be none */
     size_t n_names;
-    uint64_t bytes;    /* of all files in the tree */
+    uint64_t bytes;    /* of all files in the tree, or in the layers */
     uint64_t entries;
     uint64_t devices;  /* nodes below /dev that were passed over */
     int64_t unpacked;  /* seconds since 1970 */
     char *source;      /* owned; where its tree was pulled from, NULL: it was unpacked from an archive */
+    struct extension extension; /* with layers when it is an extended image; then the numbers are those of the layers */
 };
 
 /* Unpacks the image in @archive (source.h says what that may be). When its tree is there already, only the name is
@@ -85,13 +96,13 @@ typedef void store_difference_fn(void *ctx, const char *what, const char *path);
 int hutch_store_verify(const struct store *store, const char *name, uint64_t *ret_n, store_difference_fn *difference,
                        store_progress_fn *progress, void *ctx, struct hutch_err *err);
 
-/* Removes a name, and the tree when no other name has it; given a digest, the tree with all its names.
- * Errors: ENOENT; EBUSY (a sandbox is running on it). */
+/* Removes a name, and the tree when no other name has it, with the layers that no other image has; given a digest, the
+ * tree with all its names. Errors: ENOENT; EBUSY (a sandbox is running on it); 0 (another image extends it). */
 int hutch_store_remove(const struct store *store, const char *name, struct hutch_err *err);
 
 /* Called for what nothing names: an image, by its digest in hex, with the bytes that its files had; one that stays
- * since a sandbox runs on it; and a name of an image that is gone. */
-enum store_pruned { STORE_PRUNED_IMAGE, STORE_PRUNED_BUSY, STORE_PRUNED_NAME };
+ * since a sandbox runs on it; a name of an image that is gone; and a layer that no image has. */
+enum store_pruned { STORE_PRUNED_IMAGE, STORE_PRUNED_BUSY, STORE_PRUNED_NAME, STORE_PRUNED_LAYER };
 typedef void store_pruned_fn(void *ctx, enum store_pruned kind, const char *name, uint64_t bytes);
 /* Removes them; with @is_dry it only tells. */
 int hutch_store_prune(const struct store *store, bool is_dry, store_pruned_fn *tell, void *ctx, struct hutch_err *err);

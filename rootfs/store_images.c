@@ -4,6 +4,7 @@
 #include "rootfs/layer.h"
 #include "rootfs/oci_image.h"
 #include "rootfs/record.h"
+#include "rootfs/store_layers.h"
 #include "sandbox/rmtree.h"
 #include "rootfs/source.h"
 #include "rootfs/tree.h"
@@ -22,8 +23,7 @@
 
 /* --- unpacking -------------------------------------------------------------------------------------------- */
 
-/* The caller holds the store's lock. */
-static int write_name(const struct store *store, const char *name, const char *hex, struct hutch_err *err)
+int hutch_store_write_name(const struct store *store, const char *name, const char *hex, struct hutch_err *err)
 {
     char file[STORE_MAX_NAME + 1], text[DIGEST_HEX + 16];
     auto_fd names = hutch_store_open_dir(store->dirfd, "names");
@@ -162,7 +162,7 @@ static int commit_tree(const struct store *store, const struct store_work *work,
     }
     if (!hutch_store_has_tree(store, hex))
         return hutch_err_set(err, ENOENT, "the image was removed just now");
-    if (!name || write_name(store, name, hex, err) == 0)
+    if (!name || hutch_store_write_name(store, name, hex, err) == 0)
         return 0;
     if (is_new && renameat(store->dirfd, to, store->dirfd, from) < 0)
         return hutch_err_wrap(err, "the image is in the store, but without its name");
@@ -239,14 +239,14 @@ struct verifying {
     store_difference_fn *difference;
     store_progress_fn *progress;
     void *ctx;
-    uint64_t total;
+    uint64_t before, total;
 };
 
 static int verify_progress(void *ctx, uint64_t bytes)
 {
     struct verifying *v = ctx;
 
-    return v->progress ? v->progress(v->ctx, "verify", bytes, v->total) : 0;
+    return v->progress ? v->progress(v->ctx, "verify", v->before + bytes, v->total) : 0;
 }
 
 static void verify_difference(void *ctx, const char *what, const char *path)
@@ -257,14 +257,48 @@ static void verify_difference(void *ctx, const char *what, const char *path)
         v->difference(v->ctx, what, path);
 }
 
+/* The tree root in the directory @dir of an image or a layer, with the record beside it. */
+static int verify_tree(int dir, struct verifying *v, uint64_t *ret_n, struct hutch_err *err)
+{
+    auto_fd root = hutch_store_open_dir(dir, "root");
+    FILE *in;
+    int rc;
+
+    if (root < 0)
+        return hutch_err_set(err, errno, "open the tree");
+    in = hutch_record_open(dir, "record", err);
+    if (!in)
+        return -1;
+    rc = hutch_record_verify(root, in, ret_n, verify_difference, verify_progress, v, err);
+    fclose(in);
+    return rc;
+}
+
+/* Its base is another image, which is verified as that. */
+static int verify_layers(const struct store *store, const struct extension *extension, struct verifying *v,
+                         uint64_t *ret_n, struct hutch_err *err)
+{
+    *ret_n = 0;
+    for (size_t i = 0; i < extension->n_layers; i++) {
+        auto_fd layer = -1;
+        uint64_t n = 0;
+
+        if (hutch_store_open_layer(store, extension->layers[i], &layer, err) < 0 || verify_tree(layer, v, &n, err) < 0)
+            return -1;
+        *ret_n += n;
+        v->before += hutch_store_layer_bytes(store, extension->layers[i]);
+    }
+    return 0;
+}
+
 int hutch_store_verify(const struct store *store, const char *name, uint64_t *ret_n, store_difference_fn *difference,
                        store_progress_fn *progress, void *ctx, struct hutch_err *err)
 {
     struct verifying v = { .difference = difference, .progress = progress, .ctx = ctx };
     char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1];
     struct store_image image = { .names = NULL };
-    auto_fd tree = -1, root = -1;
-    FILE *in;
+    struct extension extension;
+    auto_fd tree = -1;
     int rc;
 
     if (hutch_store_resolve(store, name, hex, file, err) < 0 ||
@@ -273,14 +307,11 @@ int hutch_store_verify(const struct store *store, const char *name, uint64_t *re
     hutch_store_read_numbers(tree, &image);
     v.total = image.bytes;
     hutch_store_image_done(&image);
-    root = hutch_store_open_dir(tree, "root");
-    if (root < 0)
-        return hutch_err_set(err, errno, "open the tree of image '%s'", name);
-    in = hutch_record_open(tree, "record", err);
-    if (!in)
-        return hutch_err_wrap(err, "verify image '%s'", name);
-    rc = hutch_record_verify(root, in, ret_n, verify_difference, verify_progress, &v, err);
-    fclose(in);
+    rc = hutch_extension_read(tree, &extension, err);
+    if (rc == 0)
+        rc = verify_tree(tree, &v, ret_n, err);
+    else if (rc > 0)
+        rc = verify_layers(store, &extension, &v, ret_n, err);
     return rc < 0 ? hutch_err_wrap(err, "verify image '%s'", name) : 0;
 }
 
@@ -328,6 +359,17 @@ static int take_away(const struct store *store, const char *hex, int tmp, int na
     return 0;
 }
 
+/* Unless another image extends it. */
+static int check_not_extended(const struct store *store, const char *hex, struct hutch_err *err)
+{
+    char other[128];
+
+    if (!hutch_store_find_extending(store, hex, false, other, sizeof(other)))
+        return 0;
+    return hutch_err_set(err, 0, "the image '%s' extends it: remove that first%s", other,
+                         strncmp(other, "sha256:", 7) == 0 ? " (hutch rootfs prune removes those without a name)" : "");
+}
+
 int hutch_store_remove(const struct store *store, const char *name, struct hutch_err *err)
 {
     char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1], gone[128];
@@ -348,11 +390,13 @@ int hutch_store_remove(const struct store *store, const char *name, struct hutch
             return hutch_err_set(err, errno, "remove the name '%s'", name);
         return 0;
     }
-    if (take_away(store, hex, tmp, names, gone, &held, err) < 0)
+    if (check_not_extended(store, hex, err) < 0 || take_away(store, hex, tmp, names, gone, &held, err) < 0)
         return hutch_err_wrap(err, "remove image '%s'", name);
     /* Gone from here on. The files take their time, without the store's lock. */
     hutch_fd_closep(&lock);
-    return hutch_rmtree(tmp, gone, err);
+    if (hutch_rmtree(tmp, gone, err) < 0 || hutch_store_sweep_layers(store, false, NULL, NULL, err) < 0)
+        return -1;
+    return hutch_store_sweep_requests(store, err);
 }
 
 /* --- pruning ---------------------------------------------------------------------------------------------- */
@@ -386,18 +430,25 @@ static void prune_name(void *ctx, const char *entry)
     p->tell(p->ctx, STORE_PRUNED_NAME, name, 0);
 }
 
-/* Looks again, under the lock: it may have got a name. */
+static void prune_layer(void *ctx, const char *hex, uint64_t bytes)
+{
+    struct pruning *p = ctx;
+
+    p->tell(p->ctx, STORE_PRUNED_LAYER, hex, bytes);
+}
+
+/* Looks again, under the lock: it may have got a name, or another image may extend it. */
 static int prune_tree(struct pruning *p, const char *hex, uint64_t bytes, struct hutch_err *err)
 {
     struct unnaming u = { .store = p->store, .names_fd = p->names, .hex = hex, .is_dry = true };
     auto_fd lock = -1, held = -1;
-    char gone[128];
+    char gone[128], ignored[128];
     int rc;
 
     if (hutch_store_lock(p->store, LOCK_EX, &lock, err) < 0 ||
         hutch_store_each_entry(p->store, "names", unname, &u, err) < 0)
         return -1;
-    if (u.n > 0)
+    if (u.n > 0 || hutch_store_find_extending(p->store, hex, p->is_dry, ignored, sizeof(ignored)))
         return 0;
     rc = hutch_store_lock_tree(p->store, hex, LOCK_EX | LOCK_NB, &held, err);
     hutch_fd_closep(&held);
@@ -436,11 +487,15 @@ int hutch_store_prune(const struct store *store, bool is_dry, store_pruned_fn *t
     rc = hutch_store_list(store, &images, &n, err);
     if (rc < 0)
         return -1;
-    for (size_t i = 0; i < n; i++) {
-        if (rc == 0 && images[i].n_names == 0)
-            rc = prune_tree(&p, images[i].digest, images[i].bytes, err);
+    /* What extends goes before what is extended; its bytes are those of layers, which others may have, too. */
+    for (int is_base = 0; is_base <= 1; is_base++)
+        for (size_t i = 0; i < n; i++)
+            if (rc == 0 && images[i].n_names == 0 && (images[i].extension.n_layers == 0) == is_base)
+                rc = prune_tree(&p, images[i].digest, is_base ? images[i].bytes : 0, err);
+    for (size_t i = 0; i < n; i++)
         hutch_store_image_done(&images[i]);
-    }
     free(images);
-    return rc;
+    if (rc == 0)
+        rc = hutch_store_sweep_layers(store, is_dry, prune_layer, &p, err);
+    return rc == 0 && !is_dry ? hutch_store_sweep_requests(store, err) : rc;
 }

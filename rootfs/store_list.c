@@ -50,6 +50,7 @@ static void list_tree(void *ctx, const char *entry)
     struct listing *l = ctx;
     struct store_image *bigger;
     char path[16 + DIGEST_HEX];
+    struct hutch_err ignored;
     auto_fd fd = -1;
 
     if (!hutch_digest_is_hex(entry))
@@ -68,6 +69,8 @@ static void list_tree(void *ctx, const char *entry)
     memcpy(l->images[l->n].digest, entry, DIGEST_HEX + 1);
     if (fd >= 0)
         hutch_store_read_numbers(fd, &l->images[l->n]);
+    if (fd >= 0 && hutch_extension_read(fd, &l->images[l->n].extension, &ignored) < 0)
+        l->images[l->n].extension.n_layers = 0; /* whoever uses it says what is wrong */
     l->n++;
 }
 

@@ -45,6 +45,19 @@ int hutch_store_resolve(const struct store *store, const char *name, char ret_he
 int hutch_store_lock_tree(const struct store *store, const char *hex, int operation, int *ret_fd,
                           struct hutch_err *err);
 
+/* The caller holds the store's lock. */
+int hutch_store_write_name(const struct store *store, const char *name, const char *hex, struct hutch_err *err);
+
+/* A layer's root tree, as hutch_store_find() finds an image's. Errors: ENOENT. */
+int hutch_store_find_layer(const struct store *store, const char *hex, char **ret_path, int *ret_lockfd,
+                           struct hutch_err *err);
+int hutch_store_lock_layer(const struct store *store, const char *hex, int operation, int *ret_fd,
+                           struct hutch_err *err);
+
+#define STORE_REQUEST_NAME 33
+#define STORE_MAX_REQUEST (256u << 10)
+void hutch_store_name_request(const char *text, char ret[STORE_REQUEST_NAME]);
+
 /* Size, entries, time of unpacking and source, for people; a file that is not readable leaves them 0. */
 void hutch_store_read_numbers(int tree_fd, struct store_image *image);
 /* Fills @ret for the image @hex. */

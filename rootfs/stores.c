@@ -1,5 +1,6 @@
 #include "rootfs/stores.h"
 
+#include "rootfs/extension.h"
 #include "rootfs/store_priv.h"
 #include "sandbox/fd.h"
 
@@ -93,14 +94,97 @@ int hutch_stores_open(const char *home, const char *name, struct store *ret, str
     return -1;
 }
 
-int hutch_stores_find(const char *home, const char *name, char **ret_path, int *ret_lockfd, struct hutch_err *err)
+/* --- an image's files ------------------------------------------------------------------------------------------- */
+
+struct layer_search {
+    const char *hex;
+    char *path; /* owned */
+    int lockfd; /* owned */
+};
+
+static int look_for_layer(void *ctx, const struct store *store, struct hutch_err *err)
 {
+    struct layer_search *s = ctx;
+
+    if (hutch_store_find_layer(store, s->hex, &s->path, &s->lockfd, err) == 0)
+        return 1;
+    return err->errnum == ENOENT ? 0 : -1;
+}
+
+static int add_layer(const char *home, const struct store *store, const char *hex, struct image_root *root,
+                     struct hutch_err *err)
+{
+    struct layer_search s = { .hex = hex, .lockfd = -1 };
+    int rc = look_for_layer(&s, store, err);
+
+    if (rc == 0)
+        rc = hutch_stores_each(home, look_for_layer, &s, err);
+    if (rc == 0)
+        return hutch_err_set(err, 0, "its layer sha256:%.12s is in no store that is known here", hex);
+    if (rc < 0)
+        return -1;
+    root->layers[root->n_layers++] = s.path;
+    root->lockfds[root->n_lockfds++] = s.lockfd;
+    return 0;
+}
+
+/* In @store, or in any. */
+static int find_base(const char *home, const struct store *store, const char *hex, struct image_root *root,
+                     struct hutch_err *err)
+{
+    struct store other = STORE_INIT;
+    const struct store *there = store;
+    struct extension extension;
+    int rc;
+
+    if (!hutch_store_has_tree(store, hex)) {
+        if (hutch_stores_open(home, hex, &other, err) < 0)
+            return err->errnum != ENOENT ? -1 : hutch_err_set(err, 0, "its base sha256:%.12s is in no store that is "
+                                                              "known here (HUTCH_IMAGES names further ones)", hex);
+        there = &other;
+    }
+    rc = hutch_store_find(there, hex, &root->path, &root->lockfds[root->n_lockfds], err);
+    hutch_store_done(&other);
+    if (rc < 0)
+        return -1;
+    root->n_lockfds++;
+    rc = hutch_extension_read(root->lockfds[root->n_lockfds - 1], &extension, err);
+    return rc > 0 ? hutch_err_set(err, 0, "its base is an extended image itself") : rc;
+}
+
+static int find_in(const char *home, const struct store *store, const char *name, struct image_root *root,
+                   struct hutch_err *err)
+{
+    struct extension extension;
+    int rc;
+
+    if (hutch_store_find(store, name, &root->path, &root->lockfds[0], err) < 0)
+        return -1;
+    root->n_lockfds = 1;
+    rc = hutch_extension_read(root->lockfds[0], &extension, err);
+    if (rc <= 0)
+        return rc;
+    hutch_freep(&root->path);
+    root->path = NULL;
+    rc = find_base(home, store, extension.base, root, err);
+    for (size_t i = 0; rc == 0 && i < extension.n_layers; i++)
+        rc = add_layer(home, store, extension.layers[i], root, err);
+    return rc;
+}
+
+int hutch_stores_find(const char *home, const char *name, struct image_root *ret, struct hutch_err *err)
+{
+    auto_image_root root = IMAGE_ROOT_INIT;
     struct store store;
     int rc;
 
     if (hutch_stores_open(home, name, &store, err) < 0)
         return -1;
-    rc = hutch_store_find(&store, name, ret_path, ret_lockfd, err);
+    rc = find_in(home, &store, name, &root, err);
     hutch_store_done(&store);
-    return rc;
+    if (rc < 0)
+        return err->errnum == ENOENT ? -1 : hutch_err_wrap(err, "use the image '%.80s'", name);
+    *ret = root;
+    root = (struct image_root)IMAGE_ROOT_INIT;
+    return 0;
 }

@@ -5,6 +5,7 @@
 #ifndef HUTCH_STORES_H
 #define HUTCH_STORES_H
 
+#include "rootfs/image_root.h"
 #include "rootfs/store.h"
 #include "sandbox/err.h"
 
@@ -21,7 +22,9 @@ int hutch_stores_each(const char *home, stores_each_fn *each, void *ctx, struct 
 /* Without the home's, which the others make when it is missing. */
 int hutch_stores_each_shared(stores_each_fn *each, void *ctx, struct hutch_err *err);
 
-/* hutch_stores_open(), hutch_store_find() in it, and hutch_store_done(). */
-int hutch_stores_find(const char *home, const char *name, char **ret_path, int *ret_lockfd, struct hutch_err *err);
+/* The files of the image @name, which is hutch_store_find()'s, freed with hutch_image_root_done(). Of an extended image
+ * the base and the layers are those of the store that has it or, where that lacks one, of the first that has it.
+ * Errors: those of hutch_stores_open(); 0 (a base or a layer is nowhere). */
+int hutch_stores_find(const char *home, const char *name, struct image_root *ret, struct hutch_err *err);
 
 #endif

@@ -700,18 +700,23 @@ static int finish_dir(struct tree *tree, int fd, unsigned depth, struct hutch_er
     return rc;
 }
 
-int hutch_tree_finish(struct tree *tree, struct hutch_err *err)
+int hutch_tree_finish_part(struct tree *tree, struct hutch_err *err)
 {
     int top;
 
     forget_layer(tree);
     forget_parent(tree);
-    if (hutch_mount_points_make(tree->dirfd, err) < 0)
-        return hutch_err_wrap(err, "make the sandbox's mount points");
     if (tree->n_times > 0)
         qsort(tree->times, tree->n_times, sizeof(*tree->times), compare_times);
     top = openat(tree->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return hutch_err_set(err, errno, "open the root tree");
     return finish_dir(tree, top, 0, err);
+}
+
+int hutch_tree_finish(struct tree *tree, struct hutch_err *err)
+{
+    if (hutch_mount_points_make(tree->dirfd, err) < 0)
+        return hutch_err_wrap(err, "make the sandbox's mount points");
+    return hutch_tree_finish_part(tree, err);
 }

@@ -83,5 +83,7 @@ int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *e
  * user's entries in /etc/passwd and /etc/group, empties directories that the user may not enter, and sets the final
  * modes and times of directories. */
 int hutch_tree_finish(struct tree *tree, struct hutch_err *err);
+/* Without mount points and user: the tree is to lie over another that has them. */
+int hutch_tree_finish_part(struct tree *tree, struct hutch_err *err);
 
 #endif

@@ -21,6 +21,8 @@
 
 #define EVERY_MOUNT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
+_Static_assert(SPEC_MAX_LAYERS + 2 <= OVERLAY_MAX, "a skeleton, all layers and the image are one overlay");
+
 /* Where the new root hangs until pivot_root(2) moves it: any directory that every host has. */
 static const char *const attach_points[] = { "/tmp", "/mnt", "/proc" };
 
@@ -516,7 +518,7 @@ static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
     auto_fd fd = -1;
 
     for (size_t j = 0; j < i; j++)
-        if (is_below(spec->mounts[i].target, spec->mounts[j].target))
+        if (!(spec->mounts[j].flags & MOUNT_LAYER) && is_below(spec->mounts[i].target, spec->mounts[j].target))
             return false;
     fd = open_in_root(root, spec->mounts[i].target, O_PATH | (spec->mounts[i].kind == MOUNT_SYMLINK ? O_NOFOLLOW : 0));
     return fd < 0 && errno == ENOENT;
@@ -532,7 +534,7 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
         struct stat st;
         bool is_dir = true;
 
-        if (!lacks_target(spec, root, i))
+        if ((m->flags & MOUNT_LAYER) || !lacks_target(spec, root, i))
             continue;
         *ret_any = true;
         if (m->kind == MOUNT_SYMLINK) {
@@ -548,15 +550,46 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
     return 0;
 }
 
-/* The image as the new root, attached: below a read-only overlay whose other layer is a small tree with the mount
- * points that the image lacks. Where there can be no overlay, an image that lacks none is used as it is.
- * @are_given: the sources are the host's own mounts, opened by root. */
+/* Attaches the layers of the image and adds them to @dirs, the topmost first; they stay the sources'. Returns how many,
+ * or -1. */
+static int attach_layers(const struct sandbox_spec *spec, const struct mount_sources *sources, bool are_given,
+                         int dirs[SPEC_MAX_LAYERS], struct hutch_err *err)
+{
+    int n = 0;
+
+    for (size_t i = spec->n_mounts; i-- > 0;) {
+        if (!(spec->mounts[i].flags & MOUNT_LAYER))
+            continue;
+        if (n == SPEC_MAX_LAYERS)
+            return hutch_err_set(err, E2BIG, "lay more than %d layers over an image", SPEC_MAX_LAYERS);
+        dirs[n] = source_of(spec, sources, i);
+        if (attach_root(dirs[n], err) < 0 || (are_given && hutch_overlay_check(dirs[n], err) < 0))
+            return hutch_err_wrap(err, "lay '%s' over the image", spec->mounts[i].source);
+        n++;
+    }
+    return n;
+}
+
+/* What it takes an overlay for. */
+static const char *why_overlay(bool has_layers, bool lacks_any)
+{
+    return has_layers  ? "lay the layers of an extended image over it"
+           : lacks_any ? "add mount points that the image lacks"
+                       : "give the image's files inodes of the sandbox's own, as the policy requires";
+}
+
+/* The image as the new root, attached: in a read-only overlay below its layers, which are below a small tree with the
+ * mount points that the image lacks. Where there can be no overlay, an image that has no layers and lacks no mount point
+ * is used as it is. @are_given: the sources are the host's own mounts, opened by root. */
 static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sources, bool are_given, int *ret_root,
                      struct hutch_err *err)
 {
     enum sandbox_need need = spec->layers[LAYER_OWN_INODES];
     auto_fd skeleton = -1, overlay = -1, image = hutch_fd_take(&sources->root_fd);
+    int dirs[SPEC_MAX_LAYERS + 2], n_layers;
+    struct hutch_err why;
     bool lacks_any = false;
+    int checked;
 
     if (make_tmpfs(1 << 20, 1024, 0755, 0, &skeleton, err) < 0 ||
         add_missing_targets(spec, sources, image, skeleton, &lacks_any, err) < 0)
@@ -565,18 +598,23 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
      * ours by it. */
     if (attach_root(skeleton, err) < 0 || attach_root(image, err) < 0)
         return -1;
-    if (lacks_any || need != NEED_OFF) {
-        if ((!are_given || hutch_overlay_check(image, err) == 0) &&
-            hutch_overlay_make(skeleton, image, &overlay, err) == 0) {
+    /* Before the next one is attached, on top of it. */
+    checked = are_given ? hutch_overlay_check(image, &why) : 0;
+    n_layers = attach_layers(spec, sources, are_given, dirs + 1, err);
+    if (n_layers < 0)
+        return -1;
+    dirs[0] = skeleton;
+    dirs[n_layers + 1] = image;
+    if (lacks_any || n_layers > 0 || need != NEED_OFF) {
+        if (checked < 0)
+            *err = why;
+        if (checked == 0 && hutch_overlay_make(dirs, (size_t)n_layers + 2, &overlay, err) == 0) {
             *ret_root = hutch_fd_take(&overlay);
             return attach_root(*ret_root, err);
         }
-        if (lacks_any)
-            return hutch_err_wrap(err, "add mount points that the image lacks (needs overlayfs in user namespaces, "
-                                       "Linux 5.11)");
-        if (need == NEED_REQUIRE)
-            return hutch_err_wrap(err, "give the image's files inodes of the sandbox's own, as the policy requires "
-                                       "(needs overlayfs in user namespaces, Linux 5.11)");
+        if (n_layers > 0 || lacks_any || need == NEED_REQUIRE)
+            return hutch_err_wrap(err, "%s (needs overlayfs in user namespaces, Linux 5.11)",
+                                  why_overlay(n_layers > 0, lacks_any));
         hutch_log_debug("mounts: the image's inodes are shared: %s", err->msg);
     }
     sources->shares_inodes = true;
@@ -751,8 +789,8 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *pl
                                       : lay_image(spec, sources, are_given, &root, err)) < 0)
         goto out;
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], sources,
-                      err) < 0)
+        if (!(spec->mounts[i].flags & MOUNT_LAYER) &&
+            build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], sources, err) < 0)
             goto out;
     if (cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, sources, err) < 0)
         goto out;

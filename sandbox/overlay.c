@@ -7,13 +7,17 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-int hutch_overlay_make(int top, int bottom, int *ret_fd, struct hutch_err *err)
+int hutch_overlay_make(const int *dirs, size_t n, int *ret_fd, struct hutch_err *err)
 {
     auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
     auto_fd fd = -1;
-    char lower[64];
+    char lower[256];
+    size_t len = 0;
 
-    snprintf(lower, sizeof(lower), "/proc/self/fd/%d:/proc/self/fd/%d", top, bottom);
+    for (size_t i = 0; i < n && len < sizeof(lower); i++)
+        len += (size_t)snprintf(lower + len, sizeof(lower) - len, "%s/proc/self/fd/%d", i ? ":" : "", dirs[i]);
+    if (len >= sizeof(lower))
+        return hutch_err_set(err, E2BIG, "create an overlay of %zu directories", n);
     if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower, 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return hutch_err_set(err, errno, "create an overlay%s",

@@ -9,10 +9,14 @@
 
 #include "sandbox/err.h"
 
-/* @bottom with @top over it, both directories, as a mount that is not attached. Only what is attached in the caller's
- * mount namespace can be a layer, before Linux 6.15.
- * Errors: EINVAL (there are mounts below @bottom that the caller may not take away, and they would not be in it). */
-int hutch_overlay_make(int top, int bottom, int *ret_fd, struct hutch_err *err);
+#include <stddef.h>
+
+#define OVERLAY_MAX 14 /* the kernel takes 255 bytes for one option, fsconfig(2), and each takes at most 18 here */
+
+/* The directories @dirs, the topmost first, two of them or more, as a mount that is not attached. Only what is attached
+ * in the caller's mount namespace can be a layer, before Linux 6.15.
+ * Errors: EINVAL (there are mounts below one that the caller may not take away, and they would not be in it), E2BIG. */
+int hutch_overlay_make(const int *dirs, size_t n, int *ret_fd, struct hutch_err *err);
 
 /* The same error for mounts that the caller might take away, which the kernel leaves out without a word. */
 int hutch_overlay_check(int bottom, struct hutch_err *err);

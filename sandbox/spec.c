@@ -158,40 +158,74 @@ static int check_target(const char *path, struct hutch_err *err)
 bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags)
 {
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (spec->mounts[i].kind == MOUNT_BIND && !(spec->mounts[i].flags & (MOUNT_DATA | MOUNT_PUBLIC)) &&
+        if (spec->mounts[i].kind == MOUNT_BIND &&
+            !(spec->mounts[i].flags & (MOUNT_DATA | MOUNT_PUBLIC | MOUNT_LAYER)) &&
             (spec->mounts[i].flags & flags) == flags)
             return true;
     return false;
 }
 
+/* Takes what @fresh owns, whether it succeeds or not. */
+static struct sandbox_mount *append_mount(struct sandbox_spec *spec, struct sandbox_mount *fresh, struct hutch_err *err)
+{
+    struct sandbox_mount *bigger = reallocarray(spec->mounts, spec->n_mounts + 1, sizeof(*bigger));
+
+    if (!bigger) {
+        hutch_err_set(err, ENOMEM, "add the mount '%s'", fresh->target);
+        mount_done(fresh);
+        return NULL;
+    }
+    spec->mounts = bigger;
+    spec->mounts[spec->n_mounts] = *fresh;
+    return &spec->mounts[spec->n_mounts++];
+}
+
+static int make_mount(enum sandbox_mount_kind kind, const char *source, const char *target, unsigned flags,
+                      struct sandbox_mount *ret, struct hutch_err *err)
+{
+    *ret = (struct sandbox_mount){ .kind = kind, .flags = flags, .tree_fd = -1 };
+    if (hutch_spec_set_string(&ret->source, source, err) == 0 && hutch_spec_set_string(&ret->target, target, err) == 0)
+        return 0;
+    mount_done(ret);
+    return -1;
+}
+
 struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source,
                                            const char *target, unsigned flags, struct hutch_err *err)
 {
-    struct sandbox_mount fresh = { .kind = kind, .flags = flags, .tree_fd = -1 };
-    struct sandbox_mount *bigger;
+    struct sandbox_mount fresh;
 
-    if (check_target(target, err) < 0)
+    if (check_target(target, err) < 0 || make_mount(kind, source, target, flags, &fresh, err) < 0)
         return NULL;
-    if (hutch_spec_set_string(&fresh.source, source, err) < 0 ||
-        hutch_spec_set_string(&fresh.target, target, err) < 0) {
-        mount_done(&fresh);
-        return NULL;
-    }
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (strcmp(spec->mounts[i].target, target) == 0) {
+        if (strcmp(spec->mounts[i].target, target) == 0 && !(spec->mounts[i].flags & MOUNT_LAYER)) {
             mount_done(&spec->mounts[i]);
             spec->mounts[i] = fresh;
             return &spec->mounts[i];
         }
-    bigger = reallocarray(spec->mounts, spec->n_mounts + 1, sizeof(*bigger));
-    if (!bigger) {
-        mount_done(&fresh);
-        hutch_err_set(err, ENOMEM, "add the mount '%s'", target);
-        return NULL;
-    }
-    spec->mounts = bigger;
-    spec->mounts[spec->n_mounts] = fresh;
-    return &spec->mounts[spec->n_mounts++];
+    return append_mount(spec, &fresh, err);
+}
+
+int hutch_spec_add_layer(struct sandbox_spec *spec, const char *source, struct hutch_err *err)
+{
+    struct sandbox_mount fresh;
+    unsigned n = 0;
+
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        n += (spec->mounts[i].flags & MOUNT_LAYER) != 0;
+    if (n == SPEC_MAX_LAYERS)
+        return hutch_err_set(err, E2BIG, "lay more than %d layers over an image", SPEC_MAX_LAYERS);
+    if (make_mount(MOUNT_BIND, source, "/", MOUNT_RDONLY | MOUNT_LAYER, &fresh, err) < 0)
+        return -1;
+    return append_mount(spec, &fresh, err) ? 0 : -1;
+}
+
+int hutch_spec_copy_layers(const struct sandbox_spec *from, struct sandbox_spec *to, struct hutch_err *err)
+{
+    for (size_t i = 0; i < from->n_mounts; i++)
+        if ((from->mounts[i].flags & MOUNT_LAYER) && hutch_spec_add_layer(to, from->mounts[i].source, err) < 0)
+            return -1;
+    return 0;
 }
 
 int hutch_spec_add_file(struct sandbox_spec *spec, const char *target, const char *data, size_t len, mode_t mode,

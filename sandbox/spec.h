@@ -85,7 +85,10 @@ enum sandbox_mount_kind {
 #define MOUNT_DEVICE   (1u << 5) /* BIND: a device node of the host, below a MOUNT_DEV: code inside may open it and call
                                   * ioctl(2) on it */
 #define MOUNT_PUBLIC   (1u << 6) /* BIND: everybody may use it, so no id of a sandbox's has to be its owner's */
+#define MOUNT_LAYER    (1u << 7) /* a tree that lies over the image, at "/": hutch_spec_add_layer() */
 /* nosuid is always set, and so is nodev but for MOUNT_DEVICE. */
+
+#define SPEC_MAX_LAYERS 12 /* over one image: overlay.h */
 
 struct sandbox_mount {
     enum sandbox_mount_kind kind;
@@ -183,13 +186,18 @@ void hutch_spec_done(struct sandbox_spec *spec);
  * an empty environment name or one with '='. */
 struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source,
                                            const char *target, unsigned flags, struct hutch_err *err);
+/* A host directory, absolute and without symbolic links, over the image and over the layers that were added before: what
+ * has the same path in both is the layer's, and directories are merged. Errors: also E2BIG (SPEC_MAX_LAYERS). */
+int hutch_spec_add_layer(struct sandbox_spec *spec, const char *source, struct hutch_err *err);
+/* Those of @from, behind what @to has. */
+int hutch_spec_copy_layers(const struct sandbox_spec *from, struct sandbox_spec *to, struct hutch_err *err);
 int hutch_spec_add_file(struct sandbox_spec *spec, const char *target, const char *data, size_t len, mode_t mode,
                         struct hutch_err *err);
 int hutch_spec_set_env(struct sandbox_spec *spec, const char *name, const char *value, struct hutch_err *err);
 /* NULL when unset; the text stays the spec's. */
 const char *hutch_spec_get_env(const struct sandbox_spec *spec, const char *name);
-/* Whether a host path other than the data directory and what is MOUNT_PUBLIC is mounted that has all of @flags
- * (MOUNT_...); 0: any. */
+/* Whether a host path other than the data directory, layers of the image and what is MOUNT_PUBLIC is mounted that has
+ * all of @flags (MOUNT_...); 0: any. */
 bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags);
 
 /* Replaces a string field or a NULL-terminated list field by a copy. */

@@ -84,14 +84,14 @@ static int find_image(void *ctx, const struct store *store, struct hutch_err *er
 
 static char *explain_by_image(const char *image, const char *module)
 {
-    auto_free char *home = NULL, *own = NULL, *other = NULL;
+    auto_free char *home = NULL, *other = NULL;
     struct module_search search = { .module = module };
     struct hutch_err ignored;
+    auto_image_root own = IMAGE_ROOT_INIT;
     char *sentence = NULL;
-    auto_fd lockfd = -1;
 
     if (hutch_home_path(&home, &ignored) == 0 &&
-        hutch_stores_find(home, image, &own, &lockfd, &ignored) == 0 && !has_module(own, module) &&
+        hutch_stores_find(home, image, &own, &ignored) == 0 && !has_module(own.path, module) &&
         hutch_stores_each(home, find_image, &search, &ignored) == 1)
         other = search.image;
     if (other && asprintf(&sentence, "image '%s' has no module '%s', and image '%s' has it: --image %s", image, module,

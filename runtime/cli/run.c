@@ -1,6 +1,7 @@
 #include "runtime/cli/run.h"
 
 #include "rootfs/home.h"
+#include "rootfs/image_root.h"
 #include "runtime/cli/engine.h"
 #include "runtime/cli/exits.h"
 #include "runtime/cli/first_image.h"
@@ -318,14 +319,15 @@ static int run_cold(const struct run_opts *opts, const struct run_project *proje
     struct shaper out, err_out;
     struct run_result result;
     struct profile profile;
-    auto_fd lockfd = -1, signal_fd = -1;
+    auto_image_root image = IMAGE_ROOT_INIT;
+    auto_fd signal_fd = -1;
     int status = -1;
 
     hutch_result_init(&result);
     if (hutch_run_options_profile(opts, home, data, &profile, err) < 0 || hutch_spec_init(&spec, err) < 0 ||
         hutch_profile_build(&profile, &spec, err) < 0 ||
         (!opts->is_inside && set_program_or_project(opts, project, words, &spec, &copy, err) < 0) ||
-        hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 ||
+        hutch_profile_set_root(&profile, &spec, &image, err) < 0 ||
         (opts->is_inside && hutch_run_inside_set(opts, words, &spec, err) < 0) ||
         hutch_gpu_set_environment(&spec, err) < 0 ||
         hutch_run_watch_signals(&signal_fd, err) < 0)

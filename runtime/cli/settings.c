@@ -62,13 +62,16 @@ static bool add_directory(struct text_buffer *t, const char *path)
 
 static bool add_image(struct text_buffer *t, const char *name, const char *home)
 {
-    auto_free char *path = NULL;
+    auto_image_root image = IMAGE_ROOT_INIT;
     struct hutch_err ignored;
-    auto_fd lock = -1;
+    bool is_told;
 
     if (name[0] == '/')
         return add_file(t, name);
-    return hutch_stores_find(home, name, &path, &lock, &ignored) == 0 && add_file(t, path);
+    is_told = hutch_stores_find(home, name, &image, &ignored) == 0 && add_file(t, image.path);
+    for (size_t i = 0; is_told && i < image.n_layers; i++)
+        is_told = add_file(t, image.layers[i]);
+    return is_told;
 }
 
 /* With all files beside it, as a policy names others. One that lies elsewhere may name any. */

@@ -308,9 +308,10 @@ static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
     return 0;
 }
 
-int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd,
+int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, struct image_root *ret_image,
                            struct hutch_err *err)
 {
+    auto_image_root image = IMAGE_ROOT_INIT;
     auto_free char *path = NULL;
     struct stat st;
 
@@ -329,9 +330,17 @@ int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *s
             return hutch_err_set(err, ENOTDIR, "option '--rootfs': '%s'", profile->rootfs);
         return hutch_spec_set_string(&spec->rootfs_path, path, err);
     }
-    if (hutch_stores_find(profile->home, profile->image ? profile->image : PROFILE_IMAGE, &path, ret_lockfd, err) < 0)
+    if (hutch_stores_find(profile->home, profile->image ? profile->image : PROFILE_IMAGE, &image, err) < 0 ||
+        hutch_spec_set_string(&spec->rootfs_path, image.path, err) < 0)
         return -1;
-    return hutch_spec_set_string(&spec->rootfs_path, path, err) < 0 ? -1 : hutch_image_env_add(profile, spec, err);
+    for (size_t i = 0; i < image.n_layers; i++)
+        if (hutch_spec_add_layer(spec, image.layers[i], err) < 0)
+            return -1;
+    if (hutch_image_env_add(profile, spec, err) < 0)
+        return -1;
+    *ret_image = image;
+    image = (struct image_root)IMAGE_ROOT_INIT;
+    return 0;
 }
 
 int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err)

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct image_root;
+
 #define PROFILE_NO_LIMIT UINT64_MAX
 #define PROFILE_IMAGE "python" /* where none is named */
 
@@ -36,9 +38,10 @@ void hutch_profile_done(struct profile *profile); /* fine on one that is all zer
 /* Fills @spec, which hutch_spec_init() has filled, with everything but the root tree, the program and /mnt/data. */
 int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err);
 
-/* Where the root tree comes from; of an image, also its environment (image_env.h). @ret_lockfd keeps an image from being removed while it is in use; otherwise it is
+/* Where the root tree comes from, and the layers over it; of an image, also its environment (image_env.h). @ret_image
+ * keeps an image from being removed while it is in use, and is freed with hutch_image_root_done(); otherwise it is
  * untouched. */
-int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd,
+int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, struct image_root *ret_image,
                            struct hutch_err *err);
 
 /* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the

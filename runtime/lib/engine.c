@@ -231,7 +231,7 @@ static void drop_binds(struct sandbox_spec *spec)
     for (size_t i = 0; i < spec->n_mounts; i++) {
         struct sandbox_mount *m = &spec->mounts[i];
 
-        if (m->kind == MOUNT_BIND) {
+        if (m->kind == MOUNT_BIND && !(m->flags & MOUNT_LAYER)) {
             free(m->source);
             free(m->target);
             hutch_fd_closep(&m->tree_fd);
@@ -346,7 +346,6 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
     if (!engine)
         return hutch_err_set(err, ENOMEM, "open an engine");
     engine->core = (struct core)CORE_INIT;
-    engine->image_lockfd = -1;
     hutch_engine_connect(engine);
     engine->pools.policy = name_policy(options->policy);
     if (hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0 ||
@@ -356,7 +355,7 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
     if (hutch_descriptors_for_engine(engine, err) < 0 || hutch_profile_copy(profile, &engine->profile, err) < 0 ||
         find_launcher(options->launcher, &engine->helper.launcher_path, err) < 0 ||
         hutch_spec_init(&engine->spec, err) < 0 || hutch_profile_build(profile, &engine->spec, err) < 0 ||
-        hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
+        hutch_profile_set_root(profile, &engine->spec, &engine->image, err) < 0 ||
         hutch_core_open(&engine->core, engine->profile.home, err) < 0 || find_cgroup(engine, err) < 0 ||
         make_templates(engine, err) < 0 || hutch_descriptors_for_engine(engine, err) < 0 ||
         hutch_helper_start(&engine->helper, err) < 0)
@@ -432,7 +431,7 @@ void hutch_engine_free(struct hutch_engine *engine)
     hutch_helper_done(&engine->helper);
     hutch_zygote_configs_done(&engine->configs);
     hutch_core_done(&engine->core, until);
-    hutch_fd_closep(&engine->image_lockfd);
+    hutch_image_root_done(&engine->image);
     hutch_spec_done(&engine->spec);
     hutch_profile_done(&engine->profile);
     free(engine);

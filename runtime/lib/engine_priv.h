@@ -2,6 +2,7 @@
 #ifndef HUTCH_LIB_ENGINE_PRIV_H
 #define HUTCH_LIB_ENGINE_PRIV_H
 
+#include "rootfs/image_root.h"
 #include "runtime/config/profile.h"
 #include "runtime/engine/core.h"
 #include "runtime/engine/function.h"
@@ -19,7 +20,7 @@
 struct hutch_engine {
     struct core core;
     struct profile profile;   /* owned */
-    int image_lockfd;         /* owned */
+    struct image_root image;  /* owned; in use as long as the engine is */
     struct sandbox_spec spec; /* what every run of the pool has, without program and /mnt/data */
     struct helper helper;
     struct templates templates;
