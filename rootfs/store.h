@@ -30,6 +30,7 @@
 
 #define STORE_MAX_BYTES (16ull << 30) /* what one image may unpack to unless the caller says otherwise */
 #define STORE_MAX_ENTRIES 1000000ull
+#define STORE_MAX_REQUEST (256u << 10) /* bytes of what is kept of one: hutch_store_find_request() */
 
 struct store {
     char *path;     /* owned; absolute path of the directory images */
@@ -89,6 +90,8 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
 /* Sorted by name; the caller frees each image, and the array. */
 int hutch_store_list(const struct store *store, struct store_image **ret, size_t *ret_n, struct hutch_err *err);
 void hutch_store_image_done(struct store_image *image);
+/* Fills @ret for the image @hex. */
+int hutch_store_describe(const struct store *store, const char *hex, struct store_image *ret, struct hutch_err *err);
 
 /* Called for each difference: @what is "missing", "extra" or "changed". */
 typedef void store_difference_fn(void *ctx, const char *what, const char *path);

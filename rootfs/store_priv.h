@@ -55,12 +55,9 @@ int hutch_store_lock_layer(const struct store *store, const char *hex, int opera
                            struct hutch_err *err);
 
 #define STORE_REQUEST_NAME 33
-#define STORE_MAX_REQUEST (256u << 10)
 void hutch_store_name_request(const char *text, char ret[STORE_REQUEST_NAME]);
 
 /* Size, entries, time of unpacking and source, for people; a file that is not readable leaves them 0. */
 void hutch_store_read_numbers(int tree_fd, struct store_image *image);
-/* Fills @ret for the image @hex. */
-int hutch_store_describe(const struct store *store, const char *hex, struct store_image *ret, struct hutch_err *err);
 
 #endif

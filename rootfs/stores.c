@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 
 int hutch_stores_each_shared(stores_each_fn *each, void *ctx, struct hutch_err *err)
 {
@@ -92,6 +93,24 @@ int hutch_stores_open(const char *home, const char *name, struct store *ret, str
                       s.there[0] ? s.there : "none");
     err->errnum = ENOENT;
     return -1;
+}
+
+int hutch_stores_read_extension(const char *home, const char *name, char ret_hex[DIGEST_HEX + 1],
+                                struct extension *ret, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_store_done))) struct store store = STORE_INIT;
+    char file[STORE_MAX_NAME + 1];
+    auto_fd tree = -1;
+    int rc;
+
+    if (hutch_stores_open(home, name, &store, err) < 0 || hutch_store_resolve(&store, name, ret_hex, file, err) < 0 ||
+        hutch_store_lock_tree(&store, ret_hex, LOCK_SH, &tree, err) < 0)
+        return -1;
+    *ret = (struct extension){ .n_layers = 0 };
+    rc = hutch_extension_read(tree, ret, err);
+    if (rc == 0)
+        memcpy(ret->base, ret_hex, DIGEST_HEX + 1);
+    return rc < 0 ? -1 : 0;
 }
 
 /* --- an image's files ------------------------------------------------------------------------------------------- */

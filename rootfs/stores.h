@@ -16,6 +16,11 @@
  * said above, or there is no store at a path of it that had to be looked at); those of hutch_store_open(). */
 int hutch_stores_open(const char *home, const char *name, struct store *ret, struct hutch_err *err);
 
+/* What the image @name is to one that extends it: its digest, and its base and layers, which for an image that extends
+ * none are itself and none. Errors: those of hutch_stores_open(); 0 (the store has something that is none). */
+int hutch_stores_read_extension(const char *home, const char *name, char ret_hex[DIGEST_HEX + 1],
+                                struct extension *ret, struct hutch_err *err);
+
 /* Calls @each with all of them, in that order, until it does not return 0. Returns that, or -1. */
 typedef int stores_each_fn(void *ctx, const struct store *store, struct hutch_err *err);
 int hutch_stores_each(const char *home, stores_each_fn *each, void *ctx, struct hutch_err *err);

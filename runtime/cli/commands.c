@@ -183,7 +183,7 @@ static const struct option_row serve_rows[] = {
 /* --- hutch rootfs ----------------------------------------------------------------------------------------------- */
 
 enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, SHARE = 1u << 5,
-       PRUNE = 1u << 6, PULL = 1u << 7, EACH = 255u };
+       PRUNE = 1u << 6, PULL = 1u << 7, EXTEND = 1u << 8, EACH = 511u };
 
 #define AT(field) offsetof(struct rootfs_opts, field)
 
@@ -195,18 +195,29 @@ static const struct option_row rootfs_rows[] = {
     { UNPACK, 0, "--select", "NAME|NUMBER", OPTION_TEXT, AT(select), .help = "which image of an archive with several" },
     { UNPACK | PULL, 0, "--platform", "linux/ARCH[/VARIANT]", OPTION_TEXT, AT(platform),
       .help = "take the image that is made for it (this machine)" },
-    { UNPACK | PULL, 0, "--max-size", "SIZE", OPTION_TEXT, AT(max_size),
-      .help = "most that the image may unpack to (16g)" },
-    { UNPACK | PULL, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
-      .help = "most files and directories (1000000)" },
-    { PULL, 0, "--timeout", "TIME", OPTION_TEXT, AT(timeout), .help = "for the image to be fetched (30m)" },
+    { EXTEND, 0, "--as", "NAME", OPTION_TEXT, AT(as), .help = "what to call the extended image" },
+    { EXTEND, 0, "--pip", "WHAT", OPTION_REPEATED, AT(pip),
+      .help = "packages of Python, 'rich,polars>=1', a requirements file (.txt) or a wheel (.whl)", .values = "FILE" },
+    { EXTEND, 0, "--npm", "FILE", OPTION_TEXT, AT(npm), .help = "packages of Node: a package.json" },
+    { EXTEND, 0, "--index", "URL|none", OPTION_TEXT, AT(index),
+      .help = "where packages come from (PIP_INDEX_URL, or pip's own)", .values = "none" },
+    { EXTEND, 0, "--wheels", "DIR", OPTION_TEXT, AT(wheels),
+      .help = "a directory of wheels; without --index they are all there is, and no network" },
+    { EXTEND, 0, "--allow-build", NULL, OPTION_FLAG, AT(allow_build),
+      .help = "also packages that are built from source, which runs their code while the layer is made" },
+    { UNPACK | PULL | EXTEND, 0, "--max-size", "SIZE", OPTION_TEXT, AT(max_size),
+      .help = "most that the image or layer may unpack to (16g)" },
+    { UNPACK | PULL | EXTEND, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
+      .help = "most files and directories (1000000; of a layer 200000)" },
+    { PULL | EXTEND, 0, "--timeout", "TIME", OPTION_TEXT, AT(timeout),
+      .help = "for the image to be fetched, or the layer to be made (30m)" },
     { PULL, 0, "--authfile", "FILE", OPTION_TEXT, AT(authfile),
       .help = "passwords of registries, as skopeo login writes them (its own places)" },
     { PULL, 0, "--insecure", NULL, OPTION_FLAG, AT(insecure),
       .help = "take a registry without TLS, or one whose certificate nobody vouches for" },
     { PRUNE, 0, "--dry-run", NULL, OPTION_FLAG, AT(dry_run), .help = "say what would be removed" },
     { LIST | VERIFY | PRUNE, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print JSON" },
-    { BUILD | UNPACK | PULL | VERIFY | REMOVE | SHARE | PRUNE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
+    { BUILD | UNPACK | PULL | EXTEND | VERIFY | REMOVE | SHARE | PRUNE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
       .help = "print only what is asked for, and errors" },
     { EACH, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
 };
@@ -278,6 +289,8 @@ const struct command hutch_commands[] = {
                                 "ARCHIVE [NAME]", "FILE", false, ROWS(rootfs_rows), UNPACK },
     [COMMAND_ROOTFS_PULL] = { "rootfs pull", "fetch an image by skopeo, from a registry or another tool, and unpack it",
                               "SOURCE", "", false, ROWS(rootfs_rows), PULL },
+    [COMMAND_ROOTFS_EXTEND] = { "rootfs extend", "lay further packages over an image: another image, which has its files too",
+                                "IMAGE", "IMAGE", false, ROWS(rootfs_rows), EXTEND },
     [COMMAND_ROOTFS_LIST] = { "rootfs list", "list the images in the store", "", "", false, ROWS(rootfs_rows), LIST },
     [COMMAND_ROOTFS_VERIFY] = { "rootfs verify",
                                 "compare images (all of them) with what was unpacked; 1 when one differs", "[NAME...]",
@@ -302,5 +315,5 @@ const char *hutch_command_summary(const char *word)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(hutch_commands[i].name, word) == 0)
             return hutch_commands[i].summary;
-    return "build, unpack, pull, list, verify, remove, share and prune images"; /* rootfs has two words */
+    return "build, unpack, pull, extend, list, verify, remove, share and prune images"; /* rootfs has two words */
 }

@@ -18,6 +18,7 @@ enum command_id {
     COMMAND_ROOTFS_BUILD,
     COMMAND_ROOTFS_UNPACK,
     COMMAND_ROOTFS_PULL,
+    COMMAND_ROOTFS_EXTEND,
     COMMAND_ROOTFS_LIST,
     COMMAND_ROOTFS_VERIFY,
     COMMAND_ROOTFS_REMOVE,
@@ -71,7 +72,9 @@ struct tools_opts {
 
 struct rootfs_opts {
     const char *name, *select, *platform, *max_size, *max_entries, *suite, *output, *timeout, *authfile;
-    bool json, quiet, dry_run, insecure, help;
+    const char *as, *index, *wheels, *npm;
+    struct option_list pip;
+    bool json, quiet, dry_run, insecure, allow_build, help;
     const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
     size_t n_args;
 };

@@ -2,18 +2,20 @@
 
 #include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
+#include "runtime/cli/extend.h"
 #include "runtime/cli/pull_source.h"
+#include "runtime/cli/rootfs_script.h"
 #include "runtime/cli/say.h"
 #include "runtime/cli/skopeo.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
-#include "sandbox/installed.h"
 #include "rootfs/home.h"
 #include "runtime/text/quantity.h"
 #include "rootfs/machine.h"
 #include "rootfs/oci_image.h"
 #include "rootfs/progress.h"
+#include "rootfs/store_layers.h"
 #include "rootfs/store_share.h"
 #include "rootfs/stores.h"
 
@@ -32,7 +34,9 @@
 enum { EXIT_DIFFERENT = 1 };
 
 #define MAX_SHOWN 20 /* differences of one image */
+#define MAX_PACKAGES_SHOWN 6
 #define PULL_MS (30 * 60 * 1000ull)
+#define EXTEND_MS (30 * 60 * 1000ull)
 
 /* --- interruption ----------------------------------------------------------------------------------------- */
 
@@ -235,35 +239,6 @@ static int cmd_pull(const struct store *store, const struct rootfs_opts *opts, s
 
 /* --- build ------------------------------------------------------------------------------------------------ */
 
-/* The script that builds images: $HUTCH_ROOTFS_DIR, else beside the installed program, else beside the built one. */
-static int find_builder(char **ret, struct hutch_err *err)
-{
-    static const char *const below[] = { "../share/hutch-data/rootfs/build.sh", "../rootfs/build.sh" };
-    const char *given = getenv("HUTCH_ROOTFS_DIR");
-    char own[PATH_MAX];
-
-    *ret = NULL;
-    if (given && *given) {
-        if (asprintf(ret, "%s/build.sh", given) < 0)
-            return hutch_err_set(err, ENOMEM, "find build.sh");
-        if (access(*ret, X_OK) < 0)
-            return hutch_err_set(err, errno, "HUTCH_ROOTFS_DIR names '%s', where no build.sh can be run", given);
-        return 0;
-    }
-    if (!hutch_installed_program(own))
-        return hutch_err_set(err, errno,
-                             "read '/proc/self/exe' to find build.sh (HUTCH_ROOTFS_DIR can name its directory)");
-    if (hutch_installed_find(own, below, ARRAY_SIZE(below), ret, err) < 0)
-        return -1;
-    if (*ret)
-        return 0;
-    *strrchr(own, '/') = '\0';
-    return hutch_err_set(err, ENOENT,
-                         "find build.sh: neither '%s/%s' nor '%s/%s' is there and came with hutch, by its owner and "
-                         "mode (HUTCH_ROOTFS_DIR can name its directory)",
-                         own, below[0], own, below[1]);
-}
-
 /* Runs the builder with stdin from /dev/null and stdout (the digest, which unpacking tells again) thrown away. */
 static int run_builder(const char *script, const char *flavour, const char *suite, const char *out,
                        const struct rootfs_opts *opts, struct hutch_err *err)
@@ -343,7 +318,8 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
         return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR] [--suite RELEASE]");
     if (opts->name && !hutch_store_is_name(opts->name)) /* now, not when the build is done */
         return hutch_err_set(err, 0, "'%s' is not a name for an image", opts->name);
-    if (choose_suite(flavour, opts, &suite, &name, err) < 0 || find_builder(&script, err) < 0)
+    if (choose_suite(flavour, opts, &suite, &name, err) < 0 ||
+        hutch_rootfs_script_find("build.sh", X_OK, &script, err) < 0)
         return -1;
     if (opts->output) {
         out = strdup(opts->output);
@@ -360,7 +336,131 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
     return unpack(store, out, opts->name ? opts->name : name, NULL, opts, err);
 }
 
+/* --- extend ----------------------------------------------------------------------------------------------- */
+
+static int read_request(const struct rootfs_opts *opts, struct extend_request *ret, struct hutch_err *err)
+{
+    const struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels, .npm = opts->npm,
+                                            .allow_build = opts->allow_build };
+
+    for (size_t i = 0; i < opts->pip.n; i++)
+        if (hutch_extend_request_add_pip(ret, opts->pip.values[i], err) < 0)
+            return hutch_err_wrap(err, "option '--pip'");
+    if (hutch_extend_request_set_sources(ret, &sources, err) < 0)
+        return -1;
+    if (hutch_extend_request_is_empty(ret))
+        return hutch_err_set(err, 0, "there is nothing to lay over the image: --pip WHAT or --npm FILE says what");
+    if (opts->npm && (ret->pip.n > 0 || ret->files.n > 0))
+        return hutch_err_set(err, 0, "options '--pip' and '--npm' are for two layers: extend the extended image again");
+    return 0;
+}
+
+/* "rich 13.7.0, polars 1.2.0 and 4 more" */
+static void print_packages(const struct store *store, const char *hex, char *to, size_t size)
+{
+    auto_free char *text = hutch_store_read_layer(store, hex);
+    cJSON *layer = text ? cJSON_Parse(text) : NULL;
+    const cJSON *packages = cJSON_GetObjectItemCaseSensitive(layer, "packages"), *package;
+    int n = cJSON_GetArraySize(packages), shown = 0;
+    size_t len = 0;
+
+    to[0] = '\0';
+    if (n == 0)
+        snprintf(to, size, "nothing that was not there");
+    cJSON_ArrayForEach(package, packages) {
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(package, "name"));
+        const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(package, "version"));
+
+        if (shown == MAX_PACKAGES_SHOWN || !name || !version || len + strlen(name) + strlen(version) + 24 > size)
+            break;
+        len += (size_t)snprintf(to + len, size - len, "%s%s %s", shown++ ? ", " : "", name, version);
+    }
+    if (n > shown)
+        snprintf(to + len, size - len, " and %d more", n - shown);
+    cJSON_Delete(layer);
+}
+
+static int report_extended(const struct store *store, const char *hex, const char *name, bool is_new, bool is_quiet,
+                           struct hutch_err *err)
+{
+    struct store_image image;
+    char packages[512], size[32];
+
+    if (hutch_store_describe(store, hex, &image, err) < 0)
+        return -1;
+    if (!is_quiet && image.extension.n_layers > 0) {
+        print_packages(store, image.extension.layers[image.extension.n_layers - 1], packages, sizeof(packages));
+        print_size(size, sizeof(size), image.bytes);
+        hutch_say("image %s%s%sis %s: %s; %s in %zu layer%s", name ? "'" : "", name ? name : "", name ? "' " : "",
+                  is_new ? "in the store" : "there already", packages, size, image.extension.n_layers,
+                  image.extension.n_layers == 1 ? "" : "s");
+    }
+    printf("sha256:%s\n", hex);
+    hutch_store_image_done(&image);
+    return 0;
+}
+
+static int cmd_extend(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    auto_extend_request request = EXTEND_REQUEST_INIT;
+    struct ui ui = { .is_quiet = opts->quiet };
+    struct extend_job job = {
+        .store = store, .name = opts->as, .request = &request, .timeout_ms = EXTEND_MS, .quiet = opts->quiet,
+        .is_interrupted = is_interrupted, .progress = on_progress, .ctx = &ui,
+    };
+    struct store_unpack limits = { .max_bytes = STORE_MAX_BYTES, .max_entries = STORE_MAX_LAYER_ENTRIES };
+    auto_free char *home = NULL;
+    char hex[DIGEST_HEX + 1];
+    bool is_new = false;
+    int rc;
+
+    if (opts->n_args != 1)
+        return hutch_err_set(err, 0, "usage: hutch rootfs extend IMAGE --pip WHAT [--as NAME]");
+    if (opts->as && !hutch_store_is_name(opts->as))
+        return hutch_err_set(
+            err, 0, "'%.80s' cannot be an image's name (letters, digits, and \"._-/:@\" after the first)", opts->as);
+    if (read_request(opts, &request, err) < 0 || read_limits(opts, &limits, err) < 0 || hutch_home_path(&home, err) < 0)
+        return -1;
+    if (opts->timeout && hutch_parse_duration_ms(opts->timeout, &job.timeout_ms, err) < 0)
+        return hutch_err_wrap(err, "option '--timeout'");
+    if (job.timeout_ms == 0)
+        return hutch_err_set(err, 0, "option '--timeout': in no time nothing is made");
+    job.image = opts->args[0];
+    job.home = home;
+    job.max_bytes = limits.max_bytes;
+    job.max_entries = limits.max_entries;
+    rc = hutch_extend(&job, hex, &is_new, err);
+    hutch_progress_end(&ui.bar);
+    return rc < 0 ? -1 : report_extended(store, hex, opts->as, is_new, opts->quiet, err);
+}
+
 /* --- list ------------------------------------------------------------------------------------------------- */
+
+/* The base and the layers; null and none for an image that extends no other. */
+static void add_layers(cJSON *object, const struct store *store, const struct extension *extension)
+{
+    char digest[sizeof("sha256:") + DIGEST_HEX];
+    cJSON *layers = cJSON_CreateArray();
+
+    snprintf(digest, sizeof(digest), "sha256:%s", extension->base);
+    if (extension->n_layers > 0)
+        cJSON_AddStringToObject(object, "base", digest);
+    else
+        cJSON_AddNullToObject(object, "base");
+    for (size_t i = 0; i < extension->n_layers; i++) {
+        auto_free char *text = hutch_store_read_layer(store, extension->layers[i]);
+        cJSON *layer = text ? cJSON_Parse(text) : NULL;
+
+        if (!cJSON_IsObject(layer)) {
+            cJSON_Delete(layer);
+            layer = cJSON_CreateObject();
+        }
+        snprintf(digest, sizeof(digest), "sha256:%s", extension->layers[i]);
+        cJSON_AddStringToObject(layer, "digest", digest);
+        cJSON_AddItemToArray(layers, layer);
+    }
+    cJSON_AddItemToObject(object, "layers", layers);
+}
 
 static void add_json(cJSON *array, const struct store *store, const struct store_image *image)
 {
@@ -380,22 +480,26 @@ static void add_json(cJSON *array, const struct store *store, const struct store
         cJSON_AddStringToObject(object, "source", image->source);
     else
         cJSON_AddNullToObject(object, "source");
+    add_layers(object, store, &image->extension);
     cJSON_AddStringToObject(object, "store", store->path);
     cJSON_AddItemToArray(array, object);
 }
 
 static void print_row(const struct store *store, const struct store_image *image)
 {
-    char size[32], when[32] = "?";
+    char size[32], when[32] = "?", over[64] = "";
     time_t unpacked = (time_t)image->unpacked;
     struct tm tm;
 
     print_size(size, sizeof(size), image->bytes);
     if (localtime_r(&unpacked, &tm))
         strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
+    if (image->extension.n_layers > 0)
+        snprintf(over, sizeof(over), "  %zu layer%s over %.12s", image->extension.n_layers,
+                 image->extension.n_layers == 1 ? "" : "s", image->extension.base);
     for (size_t k = 0; k < image->n_names || k == 0; k++)
-        printf("%-24s %.12s %9s %9" PRIu64 "  %s%s%s\n", image->n_names ? image->names[k] : "-", image->digest, size,
-               image->entries, when, store->is_shared ? "  in " : "", store->is_shared ? store->path : "");
+        printf("%-24s %.12s %9s %9" PRIu64 "  %s%s%s%s\n", image->n_names ? image->names[k] : "-", image->digest, size,
+               image->entries, when, over, store->is_shared ? "  in " : "", store->is_shared ? store->path : "");
 }
 
 struct list_ui {
@@ -584,7 +688,7 @@ struct prune_ui {
 static void on_pruned(void *ctx, enum store_pruned kind, const char *name, uint64_t bytes)
 {
     static const char *const kinds[] = { [STORE_PRUNED_IMAGE] = "image", [STORE_PRUNED_BUSY] = "in use",
-                                         [STORE_PRUNED_NAME] = "name" };
+                                         [STORE_PRUNED_NAME] = "name", [STORE_PRUNED_LAYER] = "layer" };
     struct prune_ui *ui = ctx;
     char shown[sizeof("sha256:") + DIGEST_HEX], size[32];
 
@@ -659,6 +763,7 @@ static const struct {
     int (*run)(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err);
 } commands[] = {
     { COMMAND_ROOTFS_BUILD, cmd_build }, { COMMAND_ROOTFS_UNPACK, cmd_unpack }, { COMMAND_ROOTFS_PULL, cmd_pull },
+    { COMMAND_ROOTFS_EXTEND, cmd_extend },
     { COMMAND_ROOTFS_LIST, cmd_list }, { COMMAND_ROOTFS_VERIFY, cmd_verify }, { COMMAND_ROOTFS_REMOVE, cmd_remove },
     { COMMAND_ROOTFS_SHARE, cmd_share }, { COMMAND_ROOTFS_PRUNE, cmd_prune },
 };

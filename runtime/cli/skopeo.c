@@ -1,6 +1,7 @@
 #include "runtime/cli/skopeo.h"
 
 #include "rootfs/store.h"
+#include "runtime/cli/child.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/rmtree.h"
@@ -8,18 +9,11 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define LOOK_MS 250   /* between two looks at how much has come */
-#define GRACE_MS 2000 /* to end after SIGTERM */
-#define MAX_TAIL 4096 /* of its standard error */
 #define MAX_ARGS 16
 #define TARGET "fetched"
 #define SCRATCH "scratch"
@@ -51,30 +45,7 @@ static size_t unquote_message(char *line)
 
 void hutch_skopeo_last_words(const char *text, size_t len, char ret[SKOPEO_MAX_WORDS + 1])
 {
-    static const char cut[] = "...";
-    char line[MAX_TAIL + 1];
-    const char *begin;
-    size_t n, from = 0;
-
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
-        len--;
-    begin = len > 0 ? memrchr(text, '\n', len) : NULL;
-    begin = begin ? begin + 1 : text;
-    n = len - (size_t)(begin - text);
-    if (n > MAX_TAIL) {
-        begin += n - MAX_TAIL;
-        n = MAX_TAIL;
-    }
-    for (size_t i = 0; i < n; i++)
-        line[i] = begin[i] ? begin[i] : ' ';
-    line[n] = '\0';
-    n = unquote_message(line);
-    if (n > SKOPEO_MAX_WORDS) {
-        from = n - (SKOPEO_MAX_WORDS - strlen(cut));
-        while (from < n && ((unsigned char)line[from] & 0xc0) == 0x80) /* within a character */
-            from++;
-    }
-    snprintf(ret, SKOPEO_MAX_WORDS + 1, "%s%s", from ? cut : "", line + from);
+    hutch_child_last_words(text, len, unquote_message, ret);
 }
 
 /* --- its start -------------------------------------------------------------------------------------------- */
@@ -168,53 +139,6 @@ static void make_words(struct words *words, const struct skopeo_copy *copy, cons
     add_word(words, "dir:", target);
 }
 
-struct child {
-    pid_t pid;
-    int pidfd;    /* owned; -1 where the kernel has none */
-    int words_fd; /* owned; its standard error */
-};
-#define CHILD_INIT { .pid = 0, .pidfd = -1, .words_fd = -1 }
-
-/* In a process group of its own, so that what it starts can be ended with it. */
-static _Noreturn void become_skopeo(const char *path, char **argv, char **env, pid_t parent, const int fds[3],
-                                    int lock_fd)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it was gone before that */
-        _exit(1);
-    setpgid(0, 0);
-    signal(SIGTTOU, SIG_IGN); /* it may write to the terminal, whose foreground it is not */
-    for (int i = 0; i < 3; i++)
-        dup2(fds[i], i);
-    fcntl(lock_fd, F_SETFD, 0); /* while it or a child of it lives, nobody sweeps where they write */
-    execve(path, argv, env);
-    dprintf(STDERR_FILENO, "execute '%s': %s\n", path, strerror(errno));
-    _exit(1);
-}
-
-static int start(const struct skopeo_copy *copy, const char *path, char **argv, char **env, int lock_fd,
-                 struct child *ret, struct hutch_err *err)
-{
-    auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    const pid_t parent = getpid();
-    int ends[2];
-
-    if (null < 0 || pipe2(ends, O_CLOEXEC) < 0)
-        return hutch_err_set(err, errno, "start '%s'", path);
-    fflush(NULL);
-    ret->words_fd = ends[0];
-    ret->pid = fork();
-    if (ret->pid == 0)
-        become_skopeo(path, argv, env, parent, (const int[3]){ null, copy->is_shown ? STDERR_FILENO : null, ends[1] },
-                      lock_fd);
-    close(ends[1]);
-    if (ret->pid < 0)
-        return hutch_err_set(err, errno, "start '%s'", path);
-    setpgid(ret->pid, ret->pid); /* whichever of the two is first */
-    ret->pidfd = (int)syscall(SYS_pidfd_open, ret->pid, 0);
-    return 0;
-}
-
 /* --- its run ---------------------------------------------------------------------------------------------- */
 
 /* What lies below @dirfd, in bytes of the disk; what cannot be seen now is counted the next time. */
@@ -240,92 +164,13 @@ static uint64_t measure(int dirfd)
     return bytes;
 }
 
-struct tail {
-    char text[MAX_TAIL];
-    size_t len;
-};
-
-/* False at the end. */
-static bool read_words(int fd, struct tail *tail)
-{
-    ssize_t n;
-
-    if (tail->len == sizeof(tail->text)) {
-        tail->len /= 2;
-        memmove(tail->text, tail->text + tail->len, tail->len);
-    }
-    n = read(fd, tail->text + tail->len, sizeof(tail->text) - tail->len);
-    if (n > 0)
-        tail->len += (size_t)n;
-    return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
-}
-
-/* Waits for its end or for words, at most @ms. True when it has ended, which is not fetched yet. */
-static bool wait_for_child(struct child *child, struct tail *tail, double ms)
-{
-    struct pollfd fds[] = { { .fd = child->words_fd, .events = POLLIN }, { .fd = child->pidfd, .events = POLLIN } };
-    siginfo_t info = { .si_pid = 0 };
-
-    if (poll(fds, ARRAY_SIZE(fds), ms > 0 ? (int)ms + 1 : 0) > 0 && fds[0].revents &&
-        !read_words(child->words_fd, tail))
-        hutch_fd_closep(&child->words_fd);
-    return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child->pid;
-}
-
-/* Until it has ended; -1 when it has to be ended. */
-static int supervise(const struct skopeo_copy *copy, struct child *child, struct tail *tail, int work_fd,
-                     struct hutch_err *err)
-{
-    double look = 0, now = hutch_clock_ms(), next;
-
-    do {
-        if (copy->is_interrupted())
-            return hutch_err_set(err, ECANCELED, "pull '%.200s'", copy->source);
-        if (now >= copy->until)
-            return hutch_err_say(err, ETIMEDOUT, "pull '%.200s': it is not here after %" PRIu64 " s (--timeout)",
-                                 copy->source, (copy->timeout_ms + 999) / 1000);
-        if (now >= look && measure(work_fd) > copy->max_bytes)
-            return hutch_err_say(err, EFBIG, "pull '%.200s': it takes more than %" PRIu64 " kB of the disk "
-                                 "(--max-size)", copy->source, copy->max_bytes / 1000);
-        if (now >= look)
-            look = now + LOOK_MS;
-        next = look < copy->until ? look : copy->until;
-        if (wait_for_child(child, tail, next - now))
-            return 0;
-        now = hutch_clock_ms();
-    } while (true);
-}
-
-/* Leaves no process of it behind. Its status, as waitpid(2) has it. */
-static int end(struct child *child, struct tail *tail, bool is_over)
-{
-    const double until = hutch_clock_ms() + GRACE_MS;
-    int status = 0;
-
-    if (!is_over) {
-        kill(-child->pid, SIGTERM);
-        while (!is_over && hutch_clock_ms() < until)
-            is_over = wait_for_child(child, tail, LOOK_MS);
-    }
-    kill(-child->pid, SIGKILL); /* before its number is free for others */
-    TEMP_FAILURE_RETRY(waitpid(child->pid, &status, 0));
-    /* What is in the pipe still; a process that got away from the group could keep it open. */
-    if (child->words_fd >= 0 && fcntl(child->words_fd, F_SETFL, O_NONBLOCK) == 0)
-        while (poll(&(struct pollfd){ .fd = child->words_fd, .events = POLLIN }, 1, 0) > 0 &&
-               read_words(child->words_fd, tail) && hutch_clock_ms() < until + GRACE_MS)
-            ;
-    hutch_fd_closep(&child->words_fd);
-    hutch_fd_closep(&child->pidfd);
-    return status;
-}
-
-static bool has_said(const struct tail *tail, const char *text)
+static bool has_said(const struct child_tail *tail, const char *text)
 {
     return memmem(tail->text, tail->len, text, strlen(text)) != NULL;
 }
 
 /* Where there is a way round that its words do not say. */
-static const char *find_hint(const struct tail *tail)
+static const char *find_hint(const struct child_tail *tail)
 {
     static const struct { const char *one, *two, *hint; } hints[] = {
         { "server gave HTTP response to HTTPS client", "", " (--insecure takes a registry without TLS)" },
@@ -342,7 +187,7 @@ static const char *find_hint(const struct tail *tail)
     return "";
 }
 
-static int judge(const struct skopeo_copy *copy, const struct tail *tail, int status, struct hutch_err *err)
+static int judge(const struct skopeo_copy *copy, const struct child_tail *tail, int status, struct hutch_err *err)
 {
     char words[SKOPEO_MAX_WORDS + 1];
 
@@ -358,20 +203,39 @@ static int judge(const struct skopeo_copy *copy, const struct tail *tail, int st
                          find_hint(tail));
 }
 
+struct look {
+    const struct skopeo_copy *copy;
+    int work_fd;
+};
+
+static int check(void *ctx, struct hutch_err *err)
+{
+    const struct look *look = ctx;
+    const struct skopeo_copy *copy = look->copy;
+
+    if (copy->is_interrupted())
+        return hutch_err_set(err, ECANCELED, "pull '%.200s'", copy->source);
+    if (hutch_clock_ms() >= copy->until)
+        return hutch_err_say(err, ETIMEDOUT, "pull '%.200s': it is not here after %" PRIu64 " s (--timeout)",
+                             copy->source, (copy->timeout_ms + 999) / 1000);
+    if (measure(look->work_fd) > copy->max_bytes)
+        return hutch_err_say(err, EFBIG, "pull '%.200s': it takes more than %" PRIu64 " kB of the disk (--max-size)",
+                             copy->source, copy->max_bytes / 1000);
+    return 0;
+}
+
 static int run(const struct skopeo_copy *copy, const char *path, char **argv, char **env, int work_fd,
                struct hutch_err *err)
 {
-    struct child child = CHILD_INIT;
-    struct tail tail = { .len = 0 };
-    int rc, status;
+    struct look look = { .copy = copy, .work_fd = work_fd };
+    struct child_run child = {
+        .path = path, .argv = argv, .env = env, .stdout_fd = copy->is_shown ? STDERR_FILENO : -1, .lock_fd = work_fd,
+        .until = copy->until, .check = check, .ctx = &look,
+    };
+    struct child_tail tail;
+    int status;
 
-    if (start(copy, path, argv, env, work_fd, &child, err) < 0) {
-        hutch_fd_closep(&child.words_fd);
-        return -1;
-    }
-    rc = supervise(copy, &child, &tail, work_fd, err);
-    status = end(&child, &tail, rc == 0);
-    return rc < 0 ? -1 : judge(copy, &tail, status, err);
+    return hutch_child_run(&child, &tail, &status, err) < 0 ? -1 : judge(copy, &tail, status, err);
 }
 
 int hutch_skopeo_copy(const struct skopeo_copy *copy, const struct store_work *work, char **ret_path,

@@ -3,6 +3,7 @@
 #ifndef HUTCH_CLI_SKOPEO_H
 #define HUTCH_CLI_SKOPEO_H
 
+#include "runtime/cli/child.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 
 struct store_work;
 
-#define SKOPEO_MAX_WORDS 320
+#define SKOPEO_MAX_WORDS CHILD_MAX_WORDS
 
 struct skopeo_copy {
     const char *source;         /* TRANSPORT:REFERENCE */

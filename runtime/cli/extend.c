@@ -1,0 +1,406 @@
+#include "runtime/cli/extend.h"
+
+#include "rootfs/store_layers.h"
+#include "rootfs/stores.h"
+#include "runtime/cli/beside.h"
+#include "runtime/cli/child.h"
+#include "runtime/cli/rootfs_script.h"
+#include "runtime/cli/say.h"
+#include "runtime/text/buffer.h"
+#include "sandbox/clock.h"
+#include "sandbox/fd.h"
+
+#include <cjson/cJSON.h>
+#include <glob.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define ARCHIVE "layer.tar"
+#define MAX_PACKAGES 10000
+#define MAX_FIELD 200 /* bytes of a package's name, version and file in a lock */
+
+static const char wheel_places[] = "/usr/share/python-wheels/pip-*.whl";
+static const char bundled_places[] = "/usr/lib/python3*/ensurepip/_bundled/pip-*.whl";
+
+#define auto_work __attribute__((cleanup(hutch_store_work_end))) struct store_work
+#define auto_turn __attribute__((cleanup(hutch_store_turn_end))) struct store_turn
+#define auto_layer __attribute__((cleanup(hutch_store_layer_done))) struct store_layer
+
+/* --- the builder's command line --------------------------------------------------------------------------------- */
+
+struct words {
+    char **argv; /* owned, each */
+    size_t n, room;
+    bool is_broken; /* memory was short */
+};
+#define auto_words __attribute__((cleanup(words_done))) struct words
+
+static void words_done(struct words *words)
+{
+    for (size_t i = 0; i < words->n; i++)
+        free(words->argv[i]);
+    free(words->argv);
+}
+
+/* @parts: joined to one word; ends with NULL. */
+static void add_word(struct words *words, const char *const *parts)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    char **bigger = words->argv;
+
+    if (words->n + 2 > words->room) {
+        bigger = reallocarray(words->argv, words->room * 2 + 32, sizeof(*bigger));
+        if (!bigger) {
+            words->is_broken = true;
+            return;
+        }
+        words->argv = bigger;
+        words->room = words->room * 2 + 32;
+    }
+    hutch_text_add_string(&t, "");
+    for (; *parts; parts++)
+        hutch_text_add_string(&t, *parts);
+    bigger[words->n] = hutch_text_take(&t, NULL);
+    if (!bigger[words->n]) {
+        words->is_broken = true;
+        return;
+    }
+    bigger[++words->n] = NULL;
+}
+#define ADD(words, ...) add_word(words, (const char *const[]){ __VA_ARGS__, NULL })
+
+static void add_volume(struct words *words, const char *source, const char *directory, const char *name)
+{
+    ADD(words, "-v");
+    ADD(words, source, ":", directory, name, ":ro");
+}
+
+/* A copy of pip that this host has: for images that have none. */
+static void add_pip(struct words *words)
+{
+    glob_t found;
+
+    if (glob(wheel_places, 0, NULL, &found) != 0 && glob(bundled_places, 0, NULL, &found) != 0)
+        return;
+    add_volume(words, found.gl_pathv[found.gl_pathc - 1], "/mnt/pip/", "pip.whl");
+    globfree(&found);
+}
+
+static void add_environment(struct words *words)
+{
+    static const char *const passed[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+                                          "no_proxy" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
+        if (getenv(passed[i])) {
+            ADD(words, "-e");
+            ADD(words, passed[i], "=", getenv(passed[i]));
+        }
+}
+
+static bool has_network(const struct extend_request *request)
+{
+    return !request->index || request->index[0];
+}
+
+static char *describe_request(const struct extend_request *request)
+{
+    cJSON *json = cJSON_CreateObject();
+    char *text;
+
+    if (request->index)
+        cJSON_AddStringToObject(json, "index", request->index);
+    else
+        cJSON_AddNullToObject(json, "index");
+    if (request->trusted)
+        cJSON_AddStringToObject(json, "trusted", request->trusted);
+    else
+        cJSON_AddNullToObject(json, "trusted");
+    cJSON_AddBoolToObject(json, "wheels", request->wheels != NULL);
+    cJSON_AddBoolToObject(json, "build", request->allow_build);
+    text = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    return text;
+}
+
+static void make_words(struct words *words, const struct extend_job *job, const char *hex, const char *work,
+                       const char *script, const char *about)
+{
+    const struct extend_request *request = job->request;
+
+    ADD(words, "hutch");
+    ADD(words, "run");
+    ADD(words, "--no-server");
+    ADD(words, "--raw");
+    ADD(words, "--quiet");
+    ADD(words, "--image");
+    ADD(words, "sha256:", hex);
+    ADD(words, "--policy");
+    ADD(words, work, "/policy.json");
+    ADD(words, "--network");
+    ADD(words, has_network(request) ? "host" : "none");
+    ADD(words, "-e");
+    ADD(words, "PYTHONHASHSEED=0");
+    if (has_network(request))
+        add_environment(words);
+    add_volume(words, work, "/mnt/in", "");
+    if (request->npm)
+        add_volume(words, request->npm, "/mnt/npm", "");
+    else
+        add_pip(words);
+    if (request->wheels)
+        add_volume(words, request->wheels, "/mnt/wheels", "");
+    for (size_t i = 0; i < request->files.n; i++)
+        add_volume(words, request->files.texts[i], "/mnt/files", strrchr(request->files.texts[i], '/'));
+    ADD(words, script);
+    ADD(words, about);
+}
+
+/* --- what it may take ------------------------------------------------------------------------------------------- */
+
+static int write_text(int dirfd, const char *name, const char *text, struct hutch_err *err)
+{
+    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+    if (fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
+        return hutch_err_set(err, errno, "write '%s'", name);
+    return 0;
+}
+
+/* What is downloaded lies beside what is installed, so twice the size may be taken while the layer is made. */
+static int write_policy(const struct extend_job *job, int dirfd, struct hutch_err *err)
+{
+    auto_free char *text = NULL;
+
+    if (asprintf(&text,
+                 "{\"schema\":1,\"extends\":\"default\",\"data_place\":\"disk\",\"limits\":{\"memory\":\"4G\",\"pids\":256,"
+                 "\"cpus\":null,\"wall\":\"%" PRIu64 "ms\",\"output\":%" PRIu64 ",\"file_size\":%" PRIu64
+                 ",\"open_files\":4096,\"data_size\":%" PRIu64 ",\"data_files\":%" PRIu64 "}}",
+                 job->timeout_ms, job->max_bytes, job->max_bytes, 2 * job->max_bytes, 2 * job->max_entries) < 0) {
+        text = NULL;
+        return hutch_err_set(err, ENOMEM, "write the builder's policy");
+    }
+    return write_text(dirfd, "policy.json", text, err);
+}
+
+static int write_requirements(const struct extend_request *request, int dirfd, struct hutch_err *err)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    auto_free char *text = NULL;
+
+    hutch_text_add_string(&t, "");
+    for (size_t i = 0; i < request->pip.n; i++) {
+        hutch_text_add_string(&t, request->pip.texts[i]);
+        hutch_text_add_string(&t, "\n");
+    }
+    for (size_t i = 0; i < request->files.n; i++) {
+        hutch_text_add_string(&t, "/mnt/files");
+        hutch_text_add_string(&t, strrchr(request->files.texts[i], '/'));
+        hutch_text_add_string(&t, "\n");
+    }
+    text = hutch_text_take(&t, NULL);
+    return text ? write_text(dirfd, "requirements.txt", text, err) : hutch_err_set(err, ENOMEM, "list the requirements");
+}
+
+struct watch {
+    const struct extend_job *job;
+    double until;
+    int archive_fd;
+};
+
+static int check(void *ctx, struct hutch_err *err)
+{
+    const struct watch *watch = ctx;
+    struct stat st;
+
+    if (watch->job->is_interrupted())
+        return hutch_err_set(err, ECANCELED, "extend the image '%s'", watch->job->image);
+    if (hutch_clock_ms() >= watch->until)
+        return hutch_err_say(err, ETIMEDOUT, "the layer is not made after %" PRIu64 " s (--timeout)",
+                             (watch->job->timeout_ms + 999) / 1000);
+    if (fstat(watch->archive_fd, &st) == 0 && (uint64_t)st.st_size >= watch->job->max_bytes)
+        return hutch_err_say(err, EFBIG, "the layer takes more than %" PRIu64 " kB (--max-size)",
+                             watch->job->max_bytes / 1000);
+    return 0;
+}
+
+/* --- its run ---------------------------------------------------------------------------------------------------- */
+
+static int judge(struct watch *watch, const struct child_tail *tail, int status, struct hutch_err *err)
+{
+    char words[CHILD_MAX_WORDS + 1];
+
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    if (check(watch, err) < 0)
+        return -1;
+    hutch_child_last_words(tail->text, tail->len, NULL, words);
+    if (WIFSIGNALED(status))
+        return hutch_err_set(err, 0, "the builder was ended by signal %d", WTERMSIG(status));
+    if (!words[0])
+        return hutch_err_set(err, 0, "the builder failed, and did not say why");
+    return hutch_err_say(err, 0, "%s", strncmp(words, "hutch: ", 7) == 0 ? words + 7 : words);
+}
+
+static int run_builder(const struct extend_job *job, const char *hex, const struct store_work *work, double until,
+                       struct hutch_err *err)
+{
+    auto_fd archive = openat(work->dirfd, ARCHIVE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    struct watch watch = { .job = job, .until = until, .archive_fd = archive };
+    auto_free char *script = NULL, *in = NULL, *about = describe_request(job->request);
+    auto_words words = { .n = 0 };
+    char path[PATH_MAX];
+    struct child_run run = { .path = path, .env = environ, .stdout_fd = archive, .lock_fd = work->dirfd, .until = until,
+                             .check = check, .ctx = &watch };
+    struct child_tail tail;
+    auto_fd dir = -1;
+    int status;
+
+    if (archive < 0 || mkdirat(work->dirfd, "in", 0755) < 0 || (dir = openat(work->dirfd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return hutch_err_set(err, errno, "make room for a layer");
+    if (asprintf(&in, "%s/tmp/%s/in", work->store->path, work->name) < 0)
+        in = NULL;
+    if (!in || !about)
+        return hutch_err_set(err, ENOMEM, "make a layer");
+    if (write_policy(job, dir, err) < 0 || write_requirements(job->request, dir, err) < 0 ||
+        hutch_rootfs_script_find(job->request->npm ? "extend_npm.py" : "extend_pip.py", R_OK, &script, err) < 0 ||
+        hutch_beside_find("hutch", path, err) < 0)
+        return -1;
+    make_words(&words, job, hex, in, script, about);
+    if (words.is_broken)
+        return hutch_err_set(err, ENOMEM, "make a layer");
+    run.argv = words.argv;
+    return hutch_child_run(&run, &tail, &status, err) < 0 ? -1 : judge(&watch, &tail, status, err);
+}
+
+/* --- what it says of the layer ---------------------------------------------------------------------------------- */
+
+/* The builder's word, as code of a package may have run beside it: texts of one line, bounded, and nothing else. */
+static bool take_field(const cJSON *from, const char *key, cJSON *to)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, key));
+
+    if (!text || strlen(text) > MAX_FIELD)
+        return false;
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || (unsigned char)*p >= 127)
+            return false;
+    return cJSON_AddStringToObject(to, key, text) != NULL;
+}
+
+static int describe_layer(const struct store_layer *layer, const char *kind, cJSON **ret, struct hutch_err *err)
+{
+    cJSON *lock = cJSON_Parse(layer->lock), *about = cJSON_CreateObject(), *packages;
+    const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(lock, "packages");
+    bool is_good;
+
+    cJSON_AddNumberToObject(about, "version", 1);
+    cJSON_AddStringToObject(about, "kind", kind);
+    cJSON_AddNumberToObject(about, "bytes", (double)layer->bytes);
+    cJSON_AddNumberToObject(about, "entries", (double)layer->entries);
+    cJSON_AddNumberToObject(about, "made", (double)time(NULL));
+    packages = cJSON_CreateArray();
+    is_good = take_field(lock, "tool", about) && take_field(lock, "language", about) && cJSON_IsArray(list) &&
+              cJSON_GetArraySize(list) <= MAX_PACKAGES;
+    cJSON_ArrayForEach(item, list) {
+        cJSON *package = cJSON_CreateObject();
+
+        is_good = is_good && take_field(item, "name", package) && take_field(item, "version", package) &&
+                  take_field(item, "sha256", package) && take_field(item, "file", package);
+        cJSON_AddItemToArray(packages, package);
+    }
+    cJSON_AddItemToObject(about, "packages", packages);
+    cJSON_Delete(lock);
+    if (is_good) {
+        *ret = about;
+        return 0;
+    }
+    cJSON_Delete(about);
+    return hutch_err_set(err, 0, "what the builder says that it has installed is no list of packages");
+}
+
+/* --- the image -------------------------------------------------------------------------------------------------- */
+
+static int make(const struct extend_job *job, const char *hex, struct extension *extension, const char *request,
+                double until, char ret_hex[DIGEST_HEX + 1], struct hutch_err *err)
+{
+    const struct store_unpack limits = { .max_bytes = job->max_bytes, .max_entries = job->max_entries,
+                                         .progress = job->progress, .ctx = job->ctx };
+    auto_layer layer = { .lock = NULL };
+    auto_work work = STORE_WORK_INIT;
+    auto_free char *text = NULL;
+    uint64_t bytes, entries;
+    cJSON *about = NULL;
+
+    if (hutch_store_work_begin(job->store, &work, err) < 0 || run_builder(job, hex, &work, until, err) < 0 ||
+        hutch_store_unpack_layer(&work, ARCHIVE, &limits, &layer, err) < 0 ||
+        describe_layer(&layer, job->request->npm ? "npm" : "pip", &about, err) < 0)
+        return -1;
+    text = cJSON_PrintUnformatted(about);
+    cJSON_Delete(about);
+    if (!text)
+        return hutch_err_set(err, ENOMEM, "describe the layer");
+    bytes = layer.bytes;
+    entries = layer.entries;
+    for (size_t i = 0; i < extension->n_layers; i++)
+        bytes += hutch_store_layer_bytes(job->store, extension->layers[i]);
+    memcpy(extension->layers[extension->n_layers++], layer.digest, DIGEST_HEX + 1);
+    return hutch_store_add_extension(job->store, &work, extension, bytes, entries, text, job->name, request, ret_hex,
+                                     err);
+}
+
+struct waiting {
+    const struct extend_job *job;
+    double until;
+    bool has_told, is_late;
+};
+
+static int wait_for_turn(void *ctx)
+{
+    struct waiting *w = ctx;
+
+    if (!w->has_told && !w->job->quiet)
+        hutch_say("another process makes the same image: waiting for it");
+    w->has_told = true;
+    w->is_late = hutch_clock_ms() >= w->until;
+    return w->is_late || w->job->is_interrupted();
+}
+
+int hutch_extend(const struct extend_job *job, char ret_hex[DIGEST_HEX + 1], bool *ret_is_new, struct hutch_err *err)
+{
+    struct waiting waiting = { .job = job, .until = hutch_clock_ms() + (double)job->timeout_ms };
+    auto_turn turn = STORE_TURN_INIT;
+    auto_free char *request = NULL;
+    struct extension extension;
+    char hex[DIGEST_HEX + 1];
+
+    if (hutch_stores_read_extension(job->home, job->image, hex, &extension, err) < 0)
+        return -1;
+    if (extension.n_layers == SPEC_MAX_LAYERS)
+        return hutch_err_set(err, 0, "the image '%s' has %d layers, the most that there can be: extend its base with all "
+                                     "that they have", job->image, SPEC_MAX_LAYERS);
+    request = hutch_extend_request_print(job->request, hex, err);
+    if (!request)
+        return -1;
+    if (strlen(request) >= STORE_MAX_REQUEST - 2 * DIGEST_HEX)
+        return hutch_err_set(err, 0, "what is asked for is too long");
+    *ret_is_new = false;
+    if (!hutch_store_find_request(job->store, request, ret_hex)) {
+        if (hutch_store_turn_begin(job->store, request, wait_for_turn, &waiting, &turn, err) < 0)
+            return waiting.is_late ? hutch_err_say(err, ETIMEDOUT, "another process has not made the same image after "
+                                                   "%" PRIu64 " s (--timeout)", (job->timeout_ms + 999) / 1000) : -1;
+        *ret_is_new = !hutch_store_find_request(job->store, request, ret_hex);
+    }
+    if (!*ret_is_new)
+        return job->name ? hutch_store_set_name(job->store, job->name, ret_hex, err) : 0;
+    if (has_network(job->request) && !job->quiet)
+        hutch_say("the layer is made in a sandbox of its own, which has this host's network; what runs on the image later "
+                  "has not");
+    return make(job, hex, &extension, request, waiting.until, ret_hex, err);
+}

@@ -1,0 +1,48 @@
+/* extend_request.h - what is to be laid over an image: packages of Python by pip, or of Node by npm, and where they come
+ * from. hutch rootfs extend and hutch run --with ask for it in the same way, so that one finds what the other has made. */
+#ifndef HUTCH_CLI_EXTEND_REQUEST_H
+#define HUTCH_CLI_EXTEND_REQUEST_H
+
+#include "rootfs/digest.h"
+#include "runtime/cli/option.h"
+#include "runtime/lang/requirement.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What the command line says. */
+struct extend_sources {
+    const char *index;   /* URL; NULL: PIP_INDEX_URL, or pip's own */
+    const char *wheels;  /* directory; NULL: none. Without an index nothing else is asked */
+    const char *npm;     /* package.json, or the directory that has it; NULL: none */
+    bool allow_build;    /* from source */
+};
+
+struct extend_request {
+    struct requirement_list pip;
+    struct requirement_list files; /* real paths of wheels; the list's rules are those of texts */
+    char *index;                   /* owned; NULL: pip's own, "": none */
+    char *trusted;                 /* owned; a host without TLS, or NULL */
+    char *wheels;                  /* owned; real path, or NULL */
+    char *npm;                     /* owned; real path of the directory of package.json, or NULL */
+    bool allow_build;
+};
+#define EXTEND_REQUEST_INIT { .index = NULL }
+void hutch_extend_request_done(struct extend_request *request);
+#define auto_extend_request __attribute__((cleanup(hutch_extend_request_done))) struct extend_request
+
+/* Where the packages come from. */
+int hutch_extend_request_set_sources(struct extend_request *request, const struct extend_sources *sources,
+                                     struct hutch_err *err);
+/* A wheel (its name ends in .whl), a requirements file (in .txt), or requirements with commas between them. */
+int hutch_extend_request_add_pip(struct extend_request *request, const char *what, struct hutch_err *err);
+
+/* Whether there is anything to install. */
+bool hutch_extend_request_is_empty(const struct extend_request *request);
+
+/* One text for all of it and the image @base, the same for the same request: store_layers.h. Of files and directories
+ * here it has names, sizes and times. The caller frees it; NULL with @err. */
+char *hutch_extend_request_print(const struct extend_request *request, const char *base, struct hutch_err *err);
+
+#endif
