@@ -40,8 +40,8 @@ const char *hutch_command_summary(const char *word);
 struct run_opts {
     const char *image, *rootfs, *policy, *code, *module, *project, *language, *data, *workdir, *network;
     const char *limits[LIMIT_COUNT];
-    const char *output, *cell_timeout, *context, *images, *llm_budget, *entrypoint;
-    struct option_list env, volumes, tmpfs, params;
+    const char *output, *cell_timeout, *context, *images, *llm_budget, *entrypoint, *index, *wheels;
+    struct option_list env, volumes, tmpfs, params, with;
     bool json, quiet, verbose, help, warm, rich, llm, allow_errors, interrupt_on_timeout, raw, no_server, writable, yes,
         gpu;
     bool is_inside; /* what runs is in the image: --entrypoint, or --image with a "--" after the options

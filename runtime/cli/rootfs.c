@@ -391,7 +391,7 @@ static int report_extended(const struct store *store, const char *hex, const cha
     if (!is_quiet && image.extension.n_layers > 0) {
         print_packages(store, image.extension.layers[image.extension.n_layers - 1], packages, sizeof(packages));
         print_size(size, sizeof(size), image.bytes);
-        hutch_say("image %s%s%sis %s: %s; %s in %zu layer%s", name ? "'" : "", name ? name : "", name ? "' " : "",
+        hutch_say("the image %s%s%sis %s: %s; %s in %zu layer%s", name ? "'" : "", name ? name : "", name ? "' " : "",
                   is_new ? "in the store" : "there already", packages, size, image.extension.n_layers,
                   image.extension.n_layers == 1 ? "" : "s");
     }

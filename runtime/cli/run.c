@@ -13,6 +13,7 @@
 #include "runtime/cli/run_rich.h"
 #include "runtime/cli/run_server.h"
 #include "runtime/cli/run_warm.h"
+#include "runtime/cli/run_with.h"
 #include "runtime/cli/say.h"
 #include "runtime/cli/shaper.h"
 #include "runtime/config/profile.h"
@@ -383,17 +384,33 @@ static int check_script(const struct run_opts *opts, char **words, struct hutch_
     return err->errnum == ENOENT || err->errnum == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-/* What runs is there, so only the image can be missing. */
-static int offer_image(const struct run_opts *opts, const char *home, struct hutch_err *err)
+/* What runs is there, so only the image can be missing, or what @script and the options want over it. */
+static int prepare_image(struct run_opts *opts, const char *home, const char *script, struct run_with *ret,
+                         struct hutch_err *err)
 {
-    if (opts->rootfs || (opts->quiet && !opts->yes))
-        return 0;
-    return hutch_first_image(home, opts->image ? opts->image : PROFILE_IMAGE, opts->yes, err);
+    if (!opts->rootfs && (!opts->quiet || opts->yes) &&
+        hutch_first_image(home, opts->image ? opts->image : PROFILE_IMAGE, opts->yes, err) < 0)
+        return -1;
+    return hutch_run_with(opts, home, script, ret, err);
 }
 
-static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
+/* The file that the program is in, the caller's to free; NULL: it is in none. */
+static char *find_script(const struct run_opts *opts, const struct run_project *project, char **words)
+{
+    char *path = NULL;
+
+    if (project->entry && asprintf(&path, "%s/%s", project->dir, project->entry) < 0)
+        path = NULL;
+    if (project->dir || opts->code || opts->module || !words[0])
+        return path;
+    return strdup(words[0]);
+}
+
+static int run(struct run_opts *opts, char **words, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_run_project_done))) struct run_project project = RUN_PROJECT_INIT;
+    auto_free char *script = NULL;
+    struct run_with with;
     auto_free char *home = NULL, *data = NULL;
     size_t llm_budget;
     int status;
@@ -403,12 +420,12 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
         check_kind(opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;
     if (opts->is_inside) {
-        if (hutch_run_inside_check(opts, err) < 0 || offer_image(opts, home, err) < 0)
+        if (hutch_run_inside_check(opts, err) < 0 || prepare_image(opts, home, NULL, &with, err) < 0)
             return -1;
         return run_cold(opts, &project, home, data, words, err);
     }
     if (hutch_run_options_is_notebook(opts, words[0])) {
-        if (access(words[0], R_OK) == 0 && offer_image(opts, home, err) < 0)
+        if (access(words[0], R_OK) == 0 && prepare_image(opts, home, NULL, &with, err) < 0)
             return -1;
         return run_notebook(opts, home, data, words[0], llm_budget, err);
     }
@@ -418,7 +435,8 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
     status = project.dir ? 0 : check_script(opts, words, err);
     if (status)
         return -status;
-    if (offer_image(opts, home, err) < 0)
+    script = find_script(opts, &project, words);
+    if (prepare_image(opts, home, script, &with, err) < 0)
         return -1;
     if (project.dir)
         return run_cold(opts, &project, home, data, words, err);

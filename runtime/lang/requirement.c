@@ -118,8 +118,8 @@ int hutch_requirement_add(struct requirement_list *list, const char *text, size_
                       err);
     for (size_t i = 0; i < ARRAY_SIZE(places); i++)
         if (strncmp(text, places[i], strlen(places[i])) == 0)
-            return refuse(text, len, "has no name: NAME, NAME>=VERSION or NAME @ URL (a wheel that is here is given by "
-                                     "--pip FILE.whl)", err);
+            return refuse(text, len, "has no name: NAME, NAME>=VERSION or NAME @ URL (a wheel that is here is given as a "
+                                     "FILE.whl)", err);
     if (!is_alnum(text[0]))
         return refuse(text, len, "does not begin with a name", err);
     while (name < len && strchr(name_chars, text[name]))
