@@ -61,8 +61,11 @@ def run_pip(pip, words):
         said.seek(0)
         lines = [line.strip() for line in said.read()[-100000:].splitlines()]
     if status != 0:
-        errors = [line for line in lines if line.startswith(("ERROR: ", "error: "))] or lines[-1:] or ["it failed (%d)" % status]
+        errors = [line for line in lines if line.startswith(("ERROR: ", "error: ")) and line != "ERROR: Exception:"]
+        errors = errors or [line for line in lines[-1:] if line] or ["it failed (%d)" % status]
         hashes = [line for line in lines if line.startswith(("Expected sha256", "Got  "))]
+        if hashes:
+            errors = ["the hash is not the one that is expected:", lines[lines.index(hashes[0]) - 1]]
         fail("pip: " + " ".join([*dict.fromkeys(errors), *hashes]))
 
 

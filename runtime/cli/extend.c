@@ -269,7 +269,7 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     if (!in || !about)
         return hutch_err_set(err, ENOMEM, "make a layer");
     if (write_policy(job, dir, err) < 0 || write_requirements(job->request, dir, err) < 0 ||
-        hutch_rootfs_script_find(job->request->npm ? "extend_npm.py" : "extend_pip.py", R_OK, &script, err) < 0 ||
+        hutch_rootfs_script_find(job->request->npm ? "extend_npm.js" : "extend_pip.py", R_OK, &script, err) < 0 ||
         hutch_beside_find("hutch", path, err) < 0)
         return -1;
     make_words(&words, job, hex, in, script, about);
@@ -312,7 +312,8 @@ static int describe_layer(const struct store_layer *layer, const char *kind, cJS
         cJSON *package = cJSON_CreateObject();
 
         is_good = is_good && take_field(item, "name", package) && take_field(item, "version", package) &&
-                  take_field(item, "sha256", package) && take_field(item, "file", package);
+                  (take_field(item, "sha256", package) || take_field(item, "integrity", package)) &&
+                  take_field(item, "file", package);
         cJSON_AddItemToArray(packages, package);
     }
     cJSON_AddItemToObject(about, "packages", packages);

@@ -177,6 +177,8 @@ int hutch_extend_request_set_sources(struct extend_request *request, const struc
         request->index = strdup("");
         return request->index ? 0 : hutch_err_set(err, ENOMEM, "take an index");
     }
+    if (sources->npm) /* what is said to pip is not said to npm */
+        return 0;
     if (trusted && trusted[0] && !(request->trusted = strdup(trusted)))
         return hutch_err_set(err, ENOMEM, "take PIP_TRUSTED_HOST");
     return set_from_environment(request, err);
@@ -259,7 +261,8 @@ static int add_stat(struct text_buffer *t, const char *what, int dirfd, const ch
 
 static int is_package(const struct dirent *entry)
 {
-    return ends_in(entry->d_name, ".whl") || ends_in(entry->d_name, ".tar.gz") || ends_in(entry->d_name, ".zip");
+    return ends_in(entry->d_name, ".whl") || ends_in(entry->d_name, ".tar.gz") ||
+           ends_in(entry->d_name, ".zip") || ends_in(entry->d_name, ".tgz");
 }
 
 static int add_directory(struct text_buffer *t, const char *path, struct hutch_err *err)
@@ -270,7 +273,7 @@ static int add_directory(struct text_buffer *t, const char *path, struct hutch_e
 
     if (n < 0)
         return hutch_err_set(err, errno, "read the directory '%s'", path);
-    add_line(t, "wheels ", path);
+    add_line(t, "directory ", path);
     for (int i = 0; i < n; i++) {
         if (rc == 0)
             rc = add_stat(t, "wheel ", fd, entries[i]->d_name, err);
@@ -282,7 +285,7 @@ static int add_directory(struct text_buffer *t, const char *path, struct hutch_e
 
 static int add_npm(struct text_buffer *t, const char *dir, struct hutch_err *err)
 {
-    static const char *const names[] = { "package.json", "package-lock.json", "npm-shrinkwrap.json" };
+    static const char *const names[] = { "package.json", "package-lock.json", "npm-shrinkwrap.json", ".npmrc" };
     auto_fd fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd < 0)
@@ -291,7 +294,7 @@ static int add_npm(struct text_buffer *t, const char *dir, struct hutch_err *err
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if ((i == 0 || faccessat(fd, names[i], F_OK, 0) == 0) && add_stat(t, "file ", fd, names[i], err) < 0)
             return -1;
-    return 0;
+    return add_directory(t, dir, err);
 }
 
 char *hutch_extend_request_print(const struct extend_request *request, const char *base, struct hutch_err *err)

@@ -28,7 +28,7 @@ OFFERS = [
     ("hutch run script.py --mem", []),  # the program's own
     ("hutch run book.ipynb --par", ["--param"]),
     ("hutch batch --judge ", ["apart", "together"]),
-    ("hutch rootfs ", ["build", "unpack", "pull", "list", "verify", "remove", "share", "prune"]),
+    ("hutch rootfs ", ["build", "unpack", "pull", "extend", "list", "verify", "remove", "share", "prune"]),
     ("hutch rootfs build ", ["minimal", "python", "python-full", "node"]),
     ("hutch rootfs list --js", ["--json"]),
     ("hutch bundle --cop", ["--copy"]),
