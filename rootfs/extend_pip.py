@@ -65,7 +65,7 @@ def run_pip(pip, words):
         errors = errors or [line for line in lines[-1:] if line] or ["it failed (%d)" % status]
         hashes = [line for line in lines if line.startswith(("Expected sha256", "Got  "))]
         if hashes:
-            errors = ["the hash is not the one that is expected:", lines[lines.index(hashes[0]) - 1]]
+            errors = ["the hash is not the one that is expected:", lines[lines.index(hashes[0]) - 1].split(" ")[0]]
         fail("pip: " + " ".join([*dict.fromkeys(errors), *hashes]))
 
 

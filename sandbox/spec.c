@@ -198,7 +198,7 @@ struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandb
     if (check_target(target, err) < 0 || make_mount(kind, source, target, flags, &fresh, err) < 0)
         return NULL;
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (strcmp(spec->mounts[i].target, target) == 0 && !(spec->mounts[i].flags & MOUNT_LAYER)) {
+        if (strcmp(spec->mounts[i].target, target) == 0 && (target[1] || !(spec->mounts[i].flags & MOUNT_LAYER))) {
             mount_done(&spec->mounts[i]);
             spec->mounts[i] = fresh;
             return &spec->mounts[i];
