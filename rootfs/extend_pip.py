@@ -1,11 +1,12 @@
-"""Makes a layer of an image: installs packages by pip below a directory of this sandbox, and writes that to standard output as a
-tar archive: lock.json, which says what was installed, and the directory tree.
+"""Makes a layer of an image: installs packages by pip below a directory of this sandbox, and writes that to standard
+output as a tar archive: lock.json, which says what was installed, and the directory tree.
 
-It runs in the image that is to be extended, so that pip sees what that has already, and writes what fits its interpreter. What
-comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
+It runs in the image that is to be extended, so that pip sees what that has already, and writes what fits its
+interpreter. What comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
 
-argv: a JSON object with "index" (a URL, "" for none, null for pip's own), "wheels" (whether /mnt/wheels has some), "build"
-(whether packages may be built from source) and "trusted" (a host without TLS, or null). /mnt/in has requirements.txt."""
+argv: a JSON object with "index" (a URL, "" for none, null for pip's own), "wheels" (whether /mnt/wheels has some),
+"build" (whether packages may be built from source) and "trusted" (a host without TLS, or null). /mnt/in has
+requirements.txt."""
 import compileall
 import importlib.util
 import json
@@ -35,12 +36,14 @@ def find_pip():
         return [sys.executable, "-m", "pip"]
     if os.path.exists(PIP_WHEEL):
         return [sys.executable, PIP_WHEEL + "/pip"]
-    return fail("the image has no pip, and this host has no wheel of it (apt install python3-pip-whl), so take an image that has: python")
+    return fail("the image has no pip, and this host has no wheel of it (apt install python3-pip-whl): take an image "
+                "that has, such as python")
 
 
 def words_for(request):
-    words = ["install", "--isolated", "--root", ROOT, "--report", REPORT, "--no-compile", "--no-cache-dir", "--no-input", "--no-color",
-             "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar", "off", "-r", "/mnt/in/requirements.txt"]
+    words = ["install", "--isolated", "--root", ROOT, "--report", REPORT, "--no-compile", "--no-cache-dir",
+             "--no-input", "--no-color", "--disable-pip-version-check", "--no-warn-script-location",
+             "--progress-bar", "off", "-r", "/mnt/in/requirements.txt"]
     if not request["build"]:
         words += ["--only-binary", ":all:"]
     if request["index"] == "":
@@ -55,9 +58,10 @@ def words_for(request):
 
 
 def run_pip(pip, words):
-    environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "TMPDIR": WORK + "/tmp", "PIP_ROOT_USER_ACTION": "ignore"}
+    environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "TMPDIR": WORK + "/tmp"}
     with open(WORK + "/said", "w+", encoding="utf-8", errors="replace") as said:
-        status = subprocess.run([*pip, *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, check=False).returncode
+        status = subprocess.run([*pip, *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+                                check=False).returncode
         said.seek(0)
         lines = [line.strip() for line in said.read()[-100000:].splitlines()]
     if status != 0:
@@ -85,8 +89,10 @@ def make_lock(pip):
 
 
 def make_bytecode():
-    """Of the kind that Python does not compare with its source: the layer is never written, and the same wheels give the same layer."""
-    compileall.compile_dir(ROOT, quiet=2, stripdir=ROOT, prependdir="/", invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    """Of the kind that Python does not compare with its source: the layer is never written, and the same wheels give
+    the same layer."""
+    compileall.compile_dir(ROOT, quiet=2, stripdir=ROOT, prependdir="/",
+                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
 
 def plain(entry):

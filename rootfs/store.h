@@ -46,10 +46,10 @@ bool hutch_store_is_name(const char *name);
 int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err);
 void hutch_store_done(struct store *store);
 
-/* Finds the tree of an image, which has no root when it is an extended one. @name is an image's name ("python"; "x" also finds "x:latest") or the beginning of its digest,
- * with or without "sha256:". The caller frees *@ret_path (absolute) and keeps *@ret_lockfd open for as long as the tree
- * is in use. Errors: ENOENT (the message lists what there is, and says how to build); EINVAL (a prefix of several
- * digests). */
+/* Finds the tree of an image, which has no root when it is an extended one. @name is an image's name ("python"; "x"
+ * also finds "x:latest") or the beginning of its digest, with or without "sha256:". The caller frees *@ret_path
+ * (absolute) and keeps *@ret_lockfd open for as long as the tree is in use. Errors: ENOENT (the message lists what
+ * there is, and says how to build); EINVAL (a prefix of several digests). */
 int hutch_store_find(const struct store *store, const char *name, char **ret_path, int *ret_lockfd,
                      struct hutch_err *err);
 

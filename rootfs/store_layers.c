@@ -197,7 +197,8 @@ static int write_record(int made, struct layer_progress *progress, struct store_
 int hutch_store_unpack_layer(const struct store_work *work, const char *archive, const struct store_unpack *limits,
                              struct store_layer *ret, struct hutch_err *err)
 {
-    static const char *const outer[] = { "lock.json", "tree", NULL }, *const inner[] = { "usr", "opt", "node_modules", NULL };
+    static const char *const outer[] = { "lock.json", "tree", NULL };
+    static const char *const inner[] = { "usr", "opt", "node_modules", NULL };
     struct layer_progress progress = { .limits = limits };
     auto_fd unpacked = -1, made = -1, tree = -1, lock = -1;
     struct store_layer layer = { .lock = NULL };

@@ -1,10 +1,10 @@
 /* store_layers.h - extended images in the store: their layers, and what they were asked for.
  *
- * A layer is named by the digest of its record, which is of all that is in it, and not by what its builder says: a layer
- * that is in the store is that one, whoever made it. It goes with the last image that has it.
+ * A layer is named by the digest of its record, which is of all that is in it, and not by what its builder says: a
+ * layer that is in the store is that one, whoever made it. It goes with the last image that has it.
  *
- * A request is the text that says what was to be laid over which image. Its file has that, behind the digest of the image
- * that came of it, so that the same request is answered by reading one file. */
+ * A request is the text that says what was to be laid over which image. Its file has that, behind the digest of the
+ * image that came of it, so that the same request is answered by reading one file. */
 #ifndef HUTCH_STORE_LAYERS_H
 #define HUTCH_STORE_LAYERS_H
 
@@ -40,9 +40,9 @@ struct store_layer {
 };
 void hutch_store_layer_done(struct store_layer *layer);
 
-/* Unpacks the tar file @archive of @work: the file lock.json, and the directory tree, which may have usr, opt and node_modules alone.
- * Everything is checked as an image's layer is: layer.h, tree.h. @limits: max_bytes, max_entries and progress.
- * Errors: those of hutch_layer_unpack(); 0 (there is something else in it). */
+/* Unpacks the tar file @archive of @work: the file lock.json, and the directory tree, which may have usr, opt and
+ * node_modules alone. Everything is checked as an image's layer is: layer.h, tree.h. @limits: max_bytes, max_entries
+ * and progress. Errors: those of hutch_layer_unpack(); 0 (there is something else in it). */
 int hutch_store_unpack_layer(const struct store_work *work, const char *archive, const struct store_unpack *limits,
                              struct store_layer *ret, struct hutch_err *err);
 

@@ -578,9 +578,9 @@ static const char *why_overlay(bool has_layers, bool lacks_any)
                        : "give the image's files inodes of the sandbox's own, as the policy requires";
 }
 
-/* The image as the new root, attached: in a read-only overlay below its layers, which are below a small tree with the
- * mount points that the image lacks. Where there can be no overlay, an image that has no layers and lacks no mount point
- * is used as it is. @are_given: the sources are the host's own mounts, opened by root. */
+/* The image as the new root, attached: in a read-only overlay below its layers, which are below a small tree with
+ * the mount points that the image lacks. Where there can be no overlay, an image that has no layers and lacks no
+ * mount point is used as it is. @are_given: the sources are the host's own mounts, opened by root. */
 static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sources, bool are_given, int *ret_root,
                      struct hutch_err *err)
 {
@@ -790,7 +790,8 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *pl
         goto out;
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (!(spec->mounts[i].flags & MOUNT_LAYER) &&
-            build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], sources, err) < 0)
+            build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], sources,
+                      err) < 0)
             goto out;
     if (cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, sources, err) < 0)
         goto out;

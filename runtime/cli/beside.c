@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +45,7 @@ int hutch_cmd_serve_beside(int argc, char **argv, struct hutch_err *err)
     return execute("hutch-serve", argv, err);
 }
 
-static int start_rootfs(char *const *argv, pid_t *ret, struct hutch_err *err)
+static int start_rootfs(const char *const *argv, pid_t *ret, struct hutch_err *err)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -63,14 +64,14 @@ static int start_rootfs(char *const *argv, pid_t *ret, struct hutch_err *err)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    rc = posix_spawn(ret, path, &actions, &attributes, argv, environ);
+    rc = posix_spawn(ret, path, &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return rc != 0 ? hutch_err_set(err, rc, "run '%s'", path) : 0;
 }
 
 /* A key at the terminal interrupts the other program, which cleans up first. */
-int hutch_beside_run_rootfs(char *const *argv, struct hutch_err *err)
+int hutch_beside_run_rootfs(const char *const *argv, struct hutch_err *err)
 {
     struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit;
     int status = 0, rc;

@@ -10,9 +10,9 @@
 /* Its path. */
 int hutch_beside_find(const char *name, char ret_path[PATH_MAX], struct hutch_err *err);
 
-/* hutch-rootfs with @argv, and waits for it. Its standard output is thrown away: that of this program is another's. What
- * went wrong it has said itself; a signal that has ended it ends this process, too. */
-int hutch_beside_run_rootfs(char *const *argv, struct hutch_err *err);
+/* hutch-rootfs with @argv, and waits for it. Its standard output is thrown away: that of this program is another's.
+ * What went wrong it has said itself; a signal that has ended it ends this process, too. */
+int hutch_beside_run_rootfs(const char *const *argv, struct hutch_err *err);
 
 /* Each executes its program in this process. Returns only when that fails: -1. */
 int hutch_cmd_rootfs_beside(int argc, char **argv, struct hutch_err *err);

@@ -179,8 +179,8 @@ static int write_policy(const struct extend_job *job, int dirfd, struct hutch_er
     auto_free char *text = NULL;
 
     if (asprintf(&text,
-                 "{\"schema\":1,\"extends\":\"default\",\"data_place\":\"disk\",\"limits\":{\"memory\":\"4G\",\"pids\":256,"
-                 "\"cpus\":null,\"wall\":\"%" PRIu64 "ms\",\"output\":%" PRIu64 ",\"file_size\":%" PRIu64
+                 "{\"schema\":1,\"extends\":\"default\",\"data_place\":\"disk\",\"limits\":{\"memory\":\"4G\","
+                 "\"pids\":256,\"cpus\":null,\"wall\":\"%" PRIu64 "ms\",\"output\":%" PRIu64 ",\"file_size\":%" PRIu64
                  ",\"open_files\":4096,\"data_size\":%" PRIu64 ",\"data_files\":%" PRIu64 "}}",
                  job->timeout_ms, job->max_bytes, job->max_bytes, 2 * job->max_bytes, 2 * job->max_entries) < 0) {
         text = NULL;
@@ -205,7 +205,9 @@ static int write_requirements(const struct extend_request *request, int dirfd, s
         hutch_text_add_string(&t, "\n");
     }
     text = hutch_text_take(&t, NULL);
-    return text ? write_text(dirfd, "requirements.txt", text, err) : hutch_err_set(err, ENOMEM, "list the requirements");
+    if (!text)
+        return hutch_err_set(err, ENOMEM, "list the requirements");
+    return write_text(dirfd, "requirements.txt", text, err);
 }
 
 struct watch {
@@ -262,7 +264,8 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     auto_fd dir = -1;
     int status;
 
-    if (archive < 0 || mkdirat(work->dirfd, "in", 0755) < 0 || (dir = openat(work->dirfd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+    if (archive < 0 || mkdirat(work->dirfd, "in", 0755) < 0 ||
+        (dir = openat(work->dirfd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return hutch_err_set(err, errno, "make room for a layer");
     if (asprintf(&in, "%s/tmp/%s/in", work->store->path, work->name) < 0)
         in = NULL;
@@ -384,8 +387,8 @@ int hutch_extend(const struct extend_job *job, char ret_hex[DIGEST_HEX + 1], boo
     if (hutch_stores_read_extension(job->home, job->image, hex, &extension, err) < 0)
         return -1;
     if (extension.n_layers == SPEC_MAX_LAYERS)
-        return hutch_err_set(err, 0, "the image '%s' has %d layers, the most that there can be: extend its base with all "
-                                     "that they have", job->image, SPEC_MAX_LAYERS);
+        return hutch_err_set(err, 0, "the image '%s' has %d layers, the most that there can be: extend its base with "
+                                     "all that they have", job->image, SPEC_MAX_LAYERS);
     request = hutch_extend_request_print(job->request, hex, err);
     if (!request)
         return -1;
@@ -401,7 +404,7 @@ int hutch_extend(const struct extend_job *job, char ret_hex[DIGEST_HEX + 1], boo
     if (!*ret_is_new)
         return job->name ? hutch_store_set_name(job->store, job->name, ret_hex, err) : 0;
     if (has_network(job->request) && !job->quiet)
-        hutch_say("the layer is made in a sandbox of its own, which has this host's network; what runs on the image later "
-                  "has not");
+        hutch_say("the layer is made in a sandbox of its own, which has this host's network; what runs on the image "
+                  "later has not");
     return make(job, hex, &extension, request, waiting.until, ret_hex, err);
 }

@@ -1,5 +1,5 @@
-/* extend.h - makes an extended image: a layer is built in a sandbox of its own, on the image that it is for, and put into
- * the store. */
+/* extend.h - makes an extended image: a layer is built in a sandbox of its own, on the image that it is for, and put
+ * into the store. */
 #ifndef HUTCH_CLI_EXTEND_H
 #define HUTCH_CLI_EXTEND_H
 

@@ -57,9 +57,9 @@ static int refuse_variables(struct hutch_err *err)
         const char *value = getenv(names[i]);
 
         if (value && value[0])
-            return hutch_err_set(err, 0, "the environment has %s, which hutch does not obey: --index URL or --wheels DIR "
-                                         "says where packages come from (PIP_INDEX_URL and PIP_TRUSTED_HOST are obeyed)",
-                                 names[i]);
+            return hutch_err_set(err, 0, "the environment has %s, which hutch does not obey: --index URL or --wheels "
+                                         "DIR says where packages come from (PIP_INDEX_URL and PIP_TRUSTED_HOST are "
+                                         "obeyed)", names[i]);
     }
     return 0;
 }

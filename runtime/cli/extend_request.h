@@ -1,5 +1,6 @@
-/* extend_request.h - what is to be laid over an image: packages of Python by pip, or of Node by npm, and where they come
- * from. hutch rootfs extend and hutch run --with ask for it in the same way, so that one finds what the other has made. */
+/* extend_request.h - what is to be laid over an image: packages of Python by pip, or of Node by npm, and where they
+ * come from. hutch rootfs extend and hutch run --with ask for it in the same way, so that one finds what the other
+ * has made. */
 #ifndef HUTCH_CLI_EXTEND_REQUEST_H
 #define HUTCH_CLI_EXTEND_REQUEST_H
 

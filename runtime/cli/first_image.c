@@ -57,7 +57,7 @@ static bool is_wanted(const char *image)
 
 static int build(const char *image, struct hutch_err *err)
 {
-    char *const argv[] = { (char *)(uintptr_t)"hutch-rootfs", (char *)(uintptr_t)"build", (char *)(uintptr_t)image, NULL };
+    const char *const argv[] = { "hutch-rootfs", "build", image, NULL };
 
     if (hutch_beside_run_rootfs(argv, err) == 0)
         return 0;

@@ -91,7 +91,7 @@ static int make(const struct run_opts *opts, const struct extend_request *reques
         argv[at++] = "--wheels";
         argv[at++] = opts->wheels;
     }
-    return hutch_beside_run_rootfs((char *const *)argv, err) < 0
+    return hutch_beside_run_rootfs(argv, err) < 0
                ? hutch_err_wrap(err, "extend the image '%s'", image) : 0;
 }
 
@@ -110,8 +110,8 @@ int hutch_run_with(struct run_opts *opts, const char *home, const char *script, 
         return -1;
     if (hutch_extend_request_is_empty(&request))
         return !opts->index && !opts->wheels ? 0
-               : hutch_err_set(err, 0, "option '%s' says where packages come from, and none is asked for (--with, or the "
-                               "script's dependencies)", opts->index ? "--index" : "--wheels");
+               : hutch_err_set(err, 0, "option '%s' says where packages come from, and none is asked for (--with, or "
+                               "the script's dependencies)", opts->index ? "--index" : "--wheels");
     if (opts->rootfs)
         return hutch_err_set(err, 0, "%s packages to be laid over an image, and with '--rootfs' there is none",
                              opts->with.n ? "option '--with' wants" : "the script's dependencies are");
@@ -121,8 +121,8 @@ int hutch_run_with(struct run_opts *opts, const char *home, const char *script, 
     if (!is_found && (make(opts, &request, image, err) < 0 || find(&request, home, image, ret, &is_found, err) < 0))
         return -1;
     if (!is_found)
-        return hutch_err_set(err, 0, "the packages, or the image '%s', have changed since they were laid over it: run it "
-                                     "again", image);
+        return hutch_err_set(err, 0, "the packages, or the image '%s', have changed since they were laid over it: run "
+                                     "it again", image);
     opts->image = ret->image;
     return 0;
 }

@@ -1,5 +1,5 @@
-/* run_with.h - hutch run --with PACKAGES, and scripts that say what they depend on (PEP 723): the program runs on the image
- * with these laid over it, which is found, or made before the first run. */
+/* run_with.h - hutch run --with PACKAGES, and scripts that say what they depend on (PEP 723): the program runs on
+ * the image with these laid over it, which is found, or made before the first run. */
 #ifndef HUTCH_CLI_RUN_WITH_H
 #define HUTCH_CLI_RUN_WITH_H
 

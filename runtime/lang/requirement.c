@@ -114,11 +114,11 @@ int hutch_requirement_add(struct requirement_list *list, const char *text, size_
         if ((unsigned char)text[i] < ' ' ? text[i] != '\t' : (unsigned char)text[i] >= 127)
             return refuse(text, len, "has a character that no requirement has", err);
     if (text[0] == '-')
-        return refuse(text, len, "is an option of pip's: hutch has --index, --wheels and --allow-build for what it takes",
-                      err);
+        return refuse(text, len, "is an option of pip's: hutch has --index, --wheels and --allow-build for what it "
+                      "takes", err);
     for (size_t i = 0; i < ARRAY_SIZE(places); i++)
         if (strncmp(text, places[i], strlen(places[i])) == 0)
-            return refuse(text, len, "has no name: NAME, NAME>=VERSION or NAME @ URL (a wheel that is here is given as a "
+            return refuse(text, len, "has no name: NAME, NAME>=VERSION or NAME @ URL (a wheel that is here is given as "
                                      "FILE.whl)", err);
     if (!is_alnum(text[0]))
         return refuse(text, len, "does not begin with a name", err);
@@ -253,8 +253,8 @@ static int find_block(const char *text, size_t len, char **ret, struct hutch_err
         return 0;
     if (end == 0) {
         free(block);
-        return hutch_err_set(err, 0, "the script's block '# /// script' has no end: a line '# ///', with comments alone "
-                                     "between the two");
+        return hutch_err_set(err, 0, "the script's block '# /// script' has no end: a line '# ///', with comments "
+                                     "alone between the two");
     }
     block[end - 1] = '\0';
     *ret = block;

@@ -1,5 +1,5 @@
-/* requirement.h - which packages a Python program wants: requirements as pip takes them, from a list on the command line,
- * a requirements file, or the comment in a script that PEP 723 describes. Sources: PEP 508, PEP 723, pip's
+/* requirement.h - which packages a Python program wants: requirements as pip takes them, from a list on the command
+ * line, a requirements file, or the comment in a script that PEP 723 describes. Sources: PEP 508, PEP 723, pip's
  * "Requirements File Format". */
 #ifndef HUTCH_LANG_REQUIREMENT_H
 #define HUTCH_LANG_REQUIREMENT_H

@@ -60,7 +60,8 @@ static unsigned core_to_come(const struct hutch_engine *engine)
     const struct core *core = &engine->core;
     const struct helper *h = &engine->helper;
     const int fds[] = { core->loop.epoll_fd, core->loop.timer_fd, core->state.home_dirfd, core->state.runs_dirfd,
-                        core->state.lock_fd, core->data_root_fd, engine->image.n_lockfds > 0 ? 0 : -1, h->opener.fd, h->pidfd,
+                        core->state.lock_fd, core->data_root_fd, engine->image.n_lockfds > 0 ? 0 : -1, h->opener.fd,
+                        h->pidfd,
                         h->launcher.fd, h->launcher_pidfd, h->anchor_pidfd, h->disk.fd, h->disk_pidfd };
 
     /* root's file of locks is opened with the first sandbox */

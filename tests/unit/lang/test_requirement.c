@@ -33,7 +33,9 @@ static const struct { const char *label, *text, *want; } words[] = {
 static const struct { const char *label, *text, *want; } scripts[] = {
     { "none", "import x\n", "" },
     { "one", "#!x\n# /// script\n# dependencies = ['a']\n# ///\nimport x\n", "a" },
-    { "lines", "# /// script\n# requires-python = '>=3'\n# dependencies = [ # these\n#   \"b\", # it\n#   'a',\n# ]\n# ///\n", "a|b" },
+    { "lines",
+      "# /// script\n# requires-python = '>=3'\n# dependencies = [ # these\n#   \"b\", # it\n#   'a',\n"
+      "# ]\n# ///\n", "a|b" },
     { "another key", "# /// script\n# my-dependencies = ['a']\n# ///\n", "" },
     { "in a table", "# /// script\n# [tool.x]\n# dependencies = ['a']\n# ///\n", "" },
     { "another block", "# /// other\n# dependencies = ['a']\n# ///\n", "" },
@@ -47,7 +49,8 @@ static const struct { const char *label, *text, *want; } scripts[] = {
 
 static const struct { const char *label, *text, *want; } files[] = {
     { "comments", "# all\na # it\n\nb#c\n", "is none" },
-    { "hashes", "a==1 \\\n  --hash=sha256:00 \\\r\n --hash=sha256:11\nb\n", "a==1 --hash=sha256:00 --hash=sha256:11|b" },
+    { "hashes",
+      "a==1 \\\n  --hash=sha256:00 \\\r\n --hash=sha256:11\nb\n", "a==1 --hash=sha256:00 --hash=sha256:11|b" },
     { "a mark", "\xef\xbb\xbf" "a\n", "a" },
     { "an option", "a\n-e .\n", "requirement 2 of the file" },
 };
@@ -95,8 +98,8 @@ static void test_files(void **state)
         struct requirement_list list = REQUIREMENT_LIST_INIT;
         struct hutch_err err = { .msg = "" };
 
-        check(files[i].label, hutch_requirement_add_file(&list, files[i].text, strlen(files[i].text), &err), &list, &err,
-              files[i].want);
+        check(files[i].label, hutch_requirement_add_file(&list, files[i].text, strlen(files[i].text), &err), &list,
+              &err, files[i].want);
         hutch_requirement_list_done(&list);
     }
 }
