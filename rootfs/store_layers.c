@@ -383,18 +383,18 @@ static void sweep_layer(void *ctx, const char *entry)
 {
     struct layer_sweep *s = ctx;
     char path[16 + DIGEST_HEX], gone[32 + DIGEST_HEX];
+    auto_fd tmp = hutch_store_open_dir(s->store->dirfd, "tmp"), held = -1;
     struct hutch_err ignored;
-    auto_fd held = -1;
     uint64_t bytes;
 
-    if (!hutch_digest_is_hex(entry) || is_needed(s, entry) ||
+    if (tmp < 0 || !hutch_digest_is_hex(entry) || is_needed(s, entry) ||
         hutch_store_lock_layer(s->store, entry, LOCK_EX | LOCK_NB, &held, &ignored) < 0)
         return;
     bytes = hutch_store_layer_bytes(s->store, entry);
     snprintf(path, sizeof(path), "layers/%s", entry);
-    snprintf(gone, sizeof(gone), "tmp/%ld-%s", (long)getpid(), entry);
-    if (!s->is_dry && (renameat(s->store->dirfd, path, s->store->dirfd, gone) < 0 ||
-                       hutch_rmtree(s->store->dirfd, gone, &ignored) < 0))
+    snprintf(gone, sizeof(gone), "%ld-%s", (long)getpid(), entry);
+    if (!s->is_dry && (renameat(s->store->dirfd, path, tmp, gone) < 0 ||
+                       hutch_rmtree(tmp, gone, &ignored) < 0))
         return;
     if (s->each)
         s->each(s->ctx, entry, bytes);

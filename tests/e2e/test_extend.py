@@ -544,7 +544,7 @@ def test_removing(home, folder):
     done = hutch(home, "rootfs", "remove", "minimal")
     assert done.returncode == 125 and "remove image 'minimal': the image 'more' extends it: remove that first" in support.sentence(done)
     assert hutch(home, "rootfs", "remove", "more").returncode == 0
-    assert os.listdir(home + "/images/layers") == os.listdir(home + "/images/requests") == []
+    assert os.listdir(home + "/images/layers") == os.listdir(home + "/images/requests") == os.listdir(home + "/images/tmp") == []
     assert os.listdir(home + "/images/trees") == [base]
     # What a run has made has no name: prune takes it, and the base stays, which has one.
     done = hutch(home, "run", "--image", "minimal", "--wheels", folder, "--with", "nicate", "-c", "import nicate")
@@ -552,7 +552,8 @@ def test_removing(home, folder):
     assert hutch(home, "rootfs", "remove", "minimal").returncode == 125
     dry = json.loads(hutch(home, "rootfs", "prune", "--dry-run", "--json").stdout)
     assert [item["what"] for item in dry] == ["image", "layer"] and len(os.listdir(home + "/images/layers")) == 1
-    assert hutch(home, "rootfs", "prune").returncode == 0
+    done = hutch(home, "rootfs", "prune", "--json")
+    assert [item["what"] for item in json.loads(done.stdout)] == ["image", "layer"] and os.listdir(home + "/images/tmp") == []
     assert os.listdir(home + "/images/layers") == os.listdir(home + "/images/requests") == []
     assert os.listdir(home + "/images/trees") == [base]
 
