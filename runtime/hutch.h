@@ -310,8 +310,8 @@ struct hutch_file {
 
 struct hutch_request {
     size_t size;
-    const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "typescript", "perl", "ruby",
-                                * "lua", "r". "": as the ending of @name says. NULL: "python" */
+    const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "typescript", "perl",
+                                * "ruby", "lua", "r". "": as the ending of @name says. NULL: "python" */
     const char *code;          /* the program's text; any bytes but NUL, 64 MiB at most. Above 512 KiB a sandbox is
                                 * built for it on demand */
     size_t code_len;           /* 0: up to the NUL */
