@@ -362,6 +362,32 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR has pu
 	for dir in $(addprefix $(DATA)/,policies rootfs python/hutch/human_eval python/hutch/judge python/hutch python) $(DATA); do \
 	    rmdir $(DESTDIR)$(PREFIX)/$$dir 2>/dev/null || :; done
 
+# The same programs without a library of the host's, and what they need besides, in one directory that can lie anywhere. glibc and
+# static, of Debian's own libraries: dist/libraries makes those that Debian has as shared ones only, dist/static.c says what such a
+# program does where others load one.
+STATIC         := $(B)/static
+STATIC_LIBS    := -L$(STATIC) -lseccomp -lcap -lcgroup -lcjson -larchive -lcrypto -ledit -lspng -lmicrohttpd -ltinfo -lbsd -lmd \
+                  -lzstd -llzma -lbz2 -llz4 -lz -lm
+STATIC_PROGRAMS = $(addprefix $(STATIC)/,hutch hutch-rootfs hutch-serve hutch-launcher)
+$(STATIC)/hutch: $(B)/runtime/cli/main.o
+$(STATIC)/hutch-rootfs: $(B)/runtime/cli/rootfs_main.o
+$(STATIC)/hutch-serve: $(B)/runtime/cli/serve_main.o
+$(STATIC)/hutch-launcher: $(B)/runtime/launcher/main.o
+$(STATIC_PROGRAMS): $(B)/internal.a $(B)/dist/static.o $(STATIC)/made-of
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_CFLAGS) -static-pie $(HARDEN_LD) $(LDFLAGS) -Wl,--build-id=none -Wl,--wrap=dlopen -Wl,--wrap=dlerror \
+	    -Wl,--wrap=getpwuid -s -o $@ $(filter %.o,$^) -Wl,--start-group $(B)/internal.a $(STATIC_LIBS) -Wl,--end-group \
+	    2>$@.log || { grep -v "in statically linked" $@.log >&2; exit 1; }
+$(STATIC)/made-of: dist/libraries
+	dist/libraries $(STATIC)
+
+.PHONY: tarball
+tarball: ## build a tarball of static programs, which runs without installing anything
+	@.ci/packages build tarball
+	@$(SUBMAKE) all
+	@$(SUBMAKE) $(STATIC_PROGRAMS)
+	@dist/tarball $(B)
+
 # Debian packages, by debhelper in a copy of the tree: dpkg-buildpackage leaves what it makes beside that.
 .PHONY: deb
 deb: ## build Debian packages in build/deb
