@@ -232,6 +232,7 @@ clients: ## fetch the clients and servers of others that tests use, by npm and a
 check: ## install what is missing, build, and run every test lane once
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit clients
+	@$(SUBMAKE) image
 	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
@@ -239,6 +240,7 @@ check: ## install what is missing, build, and run every test lane once
 check-bookworm: ## the lanes that run Python, with images of Debian 12
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit clients
+	@$(SUBMAKE) image
 	@HUTCH_SUITE=bookworm HUTCH_TEST_IMAGES=$(CURDIR)/build/images/bookworm tests/run B=$(B) e2e hostile warm kill
 
 .PHONY: check-images
@@ -251,6 +253,7 @@ check-images: ## build images by the Dockerfile and of others with podman and bu
 check-full: ## the same as root, as a user, without control groups, and with every kernel
 	@.ci/packages build images test kernel
 	@$(SUBMAKE) all unit clients
+	@$(SUBMAKE) image
 	@$(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
 
@@ -388,6 +391,25 @@ tarball: ## build a tarball of static programs, which runs without installing an
 	@$(SUBMAKE) $(STATIC_PROGRAMS)
 	@dist/tarball $(B)
 
+.PHONY: image
+image: tarball ## build an image of hutch itself from that tarball, for podman, docker and clusters
+	@dist/image $(B)
+
+.PHONY: check-tarball
+check-tarball: tarball $(HUTCH_TEST_IMAGES)/minimal.tar ## use the tarball on clean trees of Debian 12 and 13, and build it twice (root, minutes)
+	@.ci/packages images test
+	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/dist
+
+.PHONY: check-debian
+check-debian: $(HUTCH_TEST_IMAGES)/minimal.tar $(HUTCH_TEST_IMAGES)/python.tar ## build, demo and unit tests on a tree of the other Debian, 12 or 13 (root, minutes)
+	@.ci/packages images test
+	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/debian
+
+$(HUTCH_TEST_IMAGES)/%.tar:
+	@.ci/packages images
+	@mkdir -p $(@D)
+	rootfs/build.sh $* $@
+
 # Debian packages, by debhelper in a copy of the tree: dpkg-buildpackage leaves what it makes beside that.
 .PHONY: deb
 deb: ## build Debian packages in build/deb
@@ -401,9 +423,8 @@ deb: ## build Debian packages in build/deb
 	ls -l $(B)/deb/*.deb
 
 .PHONY: check-deb
-check-deb: deb ## install the packages on a clean tree of Debian, use them and remove them (root, minutes)
+check-deb: deb $(HUTCH_TEST_IMAGES)/minimal.tar ## install the packages on clean trees of Debian 12 and 13, use them and remove them (root, minutes)
 	@.ci/packages images test
-	@[ -e $(HUTCH_TEST_IMAGES)/minimal.tar ] || { mkdir -p $(HUTCH_TEST_IMAGES) && rootfs/build.sh minimal $(HUTCH_TEST_IMAGES)/minimal.tar; }
 	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/deb
 
 .PHONY: clean

@@ -1,6 +1,7 @@
 """hutch inside containers of Debian's podman, rootless and without a daemon: which level a run has there, what each layer says,
 and that the limits hold where nothing of /proc is seen inside. The container has this machine's /usr, and nothing else of it but
 the tree, the store and the tests' data."""
+import glob
 import json
 import os
 import re
@@ -38,6 +39,53 @@ def without_user_namespaces(path):
 def podman():
     with containers.podman() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def image(podman):
+    """hutch's own image, loaded, and the words that run it; the store is mounted."""
+    build = os.environ.get("HUTCH_TEST_BUILD") or os.path.dirname(support.HUTCH)
+    if build.endswith("-asan"):
+        pytest.skip("sanitizers cannot be linked statically")
+    found = glob.glob(os.path.join(build, "hutch-*-image.tar"))
+    assert len(found) == 1, "make image has made %r in %s" % (found, build)
+    done = podman.podman("load", "--input", found[0])
+    assert done.returncode == 0 and "localhost/hutch:" in done.stdout, done.stderr
+    name = done.stdout.split("localhost/hutch:")[1].split()[0]
+
+    def run(*words, options=()):
+        for _ in range(5):  # podman now and then passes on nothing of a container that ends at once
+            done = podman.podman("run", "--rm", "--network", "none", *options, "localhost/hutch:" + name, *words)
+            if done.returncode or done.stdout:
+                break
+        return done
+    return run
+
+
+def test_our_image_in_a_default_container(image):
+    store = ["-v", support.hutch_home() + ":/var/lib/hutch"]
+    done = image("run", "--image", support.IMAGE, "--json", "-c", "import os; print(os.getuid())", options=store)
+    result = json.loads(done.stdout)
+    support.check_result(result)
+    assert (result["verdict"], result["level"], result["stdout"]) == ("ok", "no_proc", "1000\n"), result
+    assert image("--version").stdout.startswith("hutch ")
+    done = image("doctor", "--json", options=store)
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["policies"]["status"] == "ok" and support.IMAGE in checks["images"]["detail"], checks
+
+
+def test_our_image_with_nothing_allowed(image):
+    """A store that is only read, a root that cannot be written, no capability, and the caller's own uid."""
+    options = [*as_caller(), "--read-only", "-v", os.path.join(support.hutch_home(), "images") + ":/images:ro", "-e", "HUTCH_IMAGES=/images",
+               "-e", "HUTCH_HOME=/tmp/hutch"]
+    done = image("run", "--image", support.IMAGE, "-c", "print(6 * 7)", options=options)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_our_image_serves_where_proc_is_uncovered(image):
+    options = ["--security-opt", "unmask=ALL", "-v", support.hutch_home() + ":/var/lib/hutch"]
+    done = image("run", "--image", support.IMAGE, "--warm", "-c", "print(6 * 7)", options=options)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
 SETTINGS = {  # options -> the level, and what of FULL is there

@@ -1,4 +1,5 @@
 """make install and make uninstall: what was built is copied, wherever to, and taken away again; nothing is compiled."""
+import glob
 import os
 import subprocess
 
@@ -68,6 +69,24 @@ def test_uninstall_takes_it_all(tmp_path, libdir):
     own.unlink()
     make("uninstall", DESTDIR=str(tmp_path), PREFIX="/usr/local", **more)
     assert not os.path.exists(own.parent.parent)
+
+
+def test_the_tarball_runs_where_it_was_unpacked(tmp_path):
+    """Cold, warm, and by a link from elsewhere. `make check-tarball` has the rest of it, on trees without our libraries."""
+    if BUILD.endswith("-asan"):
+        pytest.skip("sanitizers cannot be linked statically")
+    found = glob.glob(os.path.join(BUILD, "hutch-*-linux-*.tar.gz"))
+    assert len(found) == 1, "make tarball has made %r in %s" % (found, BUILD)
+    subprocess.run(["tar", "-xzf", found[0], "-C", str(tmp_path)], check=True)
+    (prefix,) = tmp_path.iterdir()
+    for name in ("bin/hutch", "bin/hutch-rootfs", "bin/hutch-serve", "libexec/hutch-launcher"):
+        headers = subprocess.run(["readelf", "-lW", str(prefix / name)], capture_output=True, text=True, check=True).stdout
+        assert "INTERP" not in headers and "GNU_RELRO" in headers and "RWE" not in headers, name
+    os.symlink(prefix / "bin/hutch", tmp_path / "link")
+    for words in (["run", "--rootfs", "host"], ["run", "--warm", "--rootfs", "host"]):
+        done = subprocess.run([str(tmp_path / "link"), *words, "-c", "print(6 * 7)"], capture_output=True, text=True, check=False, cwd="/", timeout=60,
+                              env={"HUTCH_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]})
+        assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
 def test_store_and_installed_data_are_two_directories(tmp_path):
