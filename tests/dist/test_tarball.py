@@ -68,7 +68,7 @@ def test_it_serves(tree):
     found = hutch(tree, "hutch serve --listen unix:/tmp/s --image minimal 2>/tmp/log & server=$!\n"
                         "until [ -S /tmp/s ]; do kill -0 $server || { cat /tmp/log; exit 1; }; sleep 0.1; done\n"
                         "perl -e '%s'; kill $server; wait $server" % ASK)
-    head, body = found.stdout.split("\r\n\r\n", 1)
+    head, body = found.stdout.split("\n\n", 1)
     answer = json.loads(body)
     assert "200" in head.splitlines()[0] and (answer["verdict"], answer["stdout"]) == ("ok", "42\n"), found.stdout
 

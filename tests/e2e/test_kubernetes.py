@@ -135,7 +135,7 @@ def test_options(tmp_path):
     names = [service["metadata"]["name"] for service in objects("Service")]
     assert options["allow-host"] == [name + rest for name in names for rest in ("", ".hutch", ".hutch.svc", ".hutch.svc.cluster.local")]
     seconds = pod()["terminationGracePeriodSeconds"]
-    pre_stop = int(pod()["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
+    pre_stop = pod()["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pre_stop + int(options["drain"].rstrip("s")) < seconds
     limits = pod()["containers"][0]["resources"]["limits"]
     assert int(limits["cpu"]) == options["jobs"]
