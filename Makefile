@@ -376,13 +376,14 @@ $(STATIC)/hutch: $(B)/runtime/cli/main.o
 $(STATIC)/hutch-rootfs: $(B)/runtime/cli/rootfs_main.o
 $(STATIC)/hutch-serve: $(B)/runtime/cli/serve_main.o
 $(STATIC)/hutch-launcher: $(B)/runtime/launcher/main.o
-$(STATIC_PROGRAMS): $(B)/internal.a $(B)/dist/static.o $(STATIC)/made-of
+# Linked each time: no file says that one of Debian's libraries has another version now.
+$(STATIC_PROGRAMS): $(B)/internal.a $(B)/dist/static.o $(STATIC)/made-of FORCE
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_CFLAGS) -static-pie $(HARDEN_LD) $(LDFLAGS) -Wl,--build-id=none -Wl,--wrap=dlopen -Wl,--wrap=dlerror \
 	    -Wl,--wrap=getpwuid -s -o $@ $(filter %.o,$^) -Wl,--start-group $(B)/internal.a $(STATIC_LIBS) -Wl,--end-group \
 	    2>$@.log || { grep -v "in statically linked" $@.log >&2; exit 1; }
-$(STATIC)/made-of: dist/libraries
-	dist/libraries $(STATIC)
+$(STATIC)/made-of: FORCE
+	@dist/libraries $(STATIC)
 
 .PHONY: tarball
 tarball: ## build a tarball of static programs, which runs without installing anything

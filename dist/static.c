@@ -1,10 +1,10 @@
-/* static.c - what a statically linked program of hutch does where a dynamically linked one would load a library of the host's.
- * Linked into the programs of the tarball only, with --wrap=dlopen, --wrap=dlerror and --wrap=getpwuid.
+/* static.c - what a statically linked program of hutch does where a dynamically linked one would load a library of the
+ * host's. Linked into the programs of the tarball only, with --wrap=dlopen, --wrap=dlerror and --wrap=getpwuid.
  *
  * glibc's static library can load shared ones, but only those that were built for the very same version of it: a host's
- * libnss_sss.so.2 brings the host's libc.so.6 into a program that has one already. So nothing is loaded. Names of hosts come
- * from /etc/hosts and DNS, users from /etc/passwd, whatever /etc/nsswitch.conf says; a user who is not there, as those of a
- * directory service are, is asked for by getent(1), a program of the host with the host's libraries. */
+ * libnss_sss.so.2 brings the host's libc.so.6 into a program that has one already. So nothing is loaded. Names of hosts
+ * come from /etc/hosts and DNS, users from /etc/passwd, whatever /etc/nsswitch.conf says; a user who is not there, as
+ * those of a directory service are, is asked for by getent(1), a program of the host with the host's libraries. */
 #include <errno.h>
 #include <fcntl.h>
 #include <nss.h>

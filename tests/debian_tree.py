@@ -1,13 +1,14 @@
 """A clean tree of a release of Debian, made by mmdebstrap, in which a test installs what it wants and is an ordinary user.
 
-Needs root, for packages, and Debian's archive. HUTCH_TEST_TREES is the folder for trees, /var/tmp without it. pivot_root(2) makes the tree the root directory for a user: in a chroot(2) no user
-can make a user namespace."""
+Needs root, for packages, and Debian's archive. HUTCH_TEST_TREES is the folder for trees, /var/tmp without it. pivot_root(2) makes
+the tree the root directory for a user: in a chroot(2) no user can make a user namespace."""
 import os
 import shutil
 import subprocess
 import tempfile
 
 SECONDS = 900
+NAMESPACES = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 with open("/etc/os-release", encoding="utf-8") as release:
     HOST_SUITE = dict(line.rstrip().partition("=")[::2] for line in release)["VERSION_CODENAME"]
@@ -56,8 +57,9 @@ class Tree:
 
     def root(self, command, seconds=SECONDS):
         """As root, by chroot: for the package manager, which has the host's network."""
-        script = 'mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && cp /etc/resolv.conf "$1/etc/resolv.conf" && exec chroot "$1" sh -c "$2"'
-        done = subprocess.run(["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", self.path, command],
+        script = ('mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && cp /etc/resolv.conf "$1/etc/resolv.conf" && '
+                  'exec chroot "$1" sh -c "$2"')
+        done = subprocess.run([*NAMESPACES, "sh", "-c", script, "sh", self.path, command],
                               capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL,
                               env={"PATH": PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"})
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -72,8 +74,7 @@ class Tree:
             case $4 in [0-9]*) groups="--clear-groups --regid $4"; home= ;; *) groups="--init-groups --regid $4"; home=HOME=/home/$4 ;; esac
             exec setpriv --reuid "$4" $groups --inh-caps=-all \\
                 env -i $home LC_ALL=C.UTF-8 PATH="$3" sh -c "$2" """
-        words = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--net", "--ipc", "sh", "-c", script, "sh", self.path,
-                 command, path, uid]
+        words = [*NAMESPACES, "--net", "--ipc", "sh", "-c", script, "sh", self.path, command, path, uid]
         done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL, env={"PATH": PATH})
         assert done.returncode == status, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
         return done
