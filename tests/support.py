@@ -13,6 +13,7 @@ Environment (set by tests/run; every variable has a default for running pytest b
 import ctypes
 import fcntl
 import functools
+import glob
 import importlib
 import json
 import os
@@ -229,6 +230,20 @@ def program(name):
     path = os.path.join(PROGRAMS, name)
     assert os.access(path, os.X_OK), "%s is not built (make unit)" % path
     return path
+
+
+def static_file(pattern):
+    """What `make tarball` or `make image` has made, as the only file with such a name."""
+    build = os.environ.get("HUTCH_TEST_BUILD") or os.path.dirname(HUTCH)
+    if build.endswith("-asan"):
+        pytest.skip("sanitizers cannot be linked statically")
+    if not os.access(build, os.R_OK):
+        pytest.skip("this user cannot read what make tarball has made, in " + build)
+    if subprocess.run(["pkg-config", "--atleast-version=3", "libcgroup"], check=False).returncode == 0:
+        pytest.skip("the tarball is made on Debian 12: libcgroup 3 cannot be linked statically (dist/libraries)")
+    found = glob.glob(os.path.join(build, pattern))
+    assert len(found) == 1, "make tarball and make image have made %r in %s" % (found, build)
+    return found[0]
 
 
 def engine_env(**more):

@@ -1,7 +1,6 @@
 """hutch inside containers of Debian's podman, rootless and without a daemon: which level a run has there, what each layer says,
 and that the limits hold where nothing of /proc is seen inside. The container has this machine's /usr, and nothing else of it but
 the tree, the store and the tests' data."""
-import glob
 import json
 import os
 import re
@@ -44,14 +43,7 @@ def podman():
 @pytest.fixture(scope="module")
 def image(podman):
     """hutch's own image, loaded, and the words that run it; the store is mounted."""
-    build = os.environ.get("HUTCH_TEST_BUILD") or os.path.dirname(support.HUTCH)
-    if build.endswith("-asan"):
-        pytest.skip("sanitizers cannot be linked statically")
-    if not os.access(build, os.R_OK):
-        pytest.skip("this user cannot read what `make image` has made, in " + build)
-    found = glob.glob(os.path.join(build, "hutch-*-image.tar"))
-    assert len(found) == 1, "make image has made %r in %s" % (found, build)
-    done = podman.podman("load", "--input", found[0])
+    done = podman.podman("load", "--input", support.static_file("hutch-*-image.tar"))
     assert done.returncode == 0 and "localhost/hutch:" in done.stdout, done.stderr
     name = done.stdout.split("localhost/hutch:")[1].split()[0]
 
