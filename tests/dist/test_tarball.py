@@ -17,7 +17,7 @@ import debian_tree  # noqa: E402  (the path comes first)
 
 BUILD = os.environ.get("HUTCH_TEST_BUILD") or os.path.join(TREE, "build")
 IMAGE = os.path.join(os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(TREE, "build", "images"), "minimal.tar")
-SECONDS = 900
+SECONDS = 1800
 # Of those that are linked in, what no tree has whose package manager works.
 LIBRARIES = ("libcgroup.so", "libcjson.so", "libarchive.so", "libspng.so", "libmicrohttpd.so", "libedit.so")
 ASK = r"""use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => "/tmp/s") or die; my $b = "{\"code\": \"print(6 * 7)\"}";
