@@ -156,7 +156,7 @@ $(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h rootfs/helper/*.h) $
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -g0 -fPIC -fvisibility=hidden -fno-strict-overflow -U_FORTIFY_SOURCE \
-	    -DHUTCH_ANY_LIBC -iquote . -shared -nostdlib -Wl,-Bsymbolic,-z,relro,-z,now,-z,noexecstack \
+	    -DHUTCH_ANY_LIBC -iquote . -include rootfs/helper/any_libc.h -shared -nostdlib -Wl,-Bsymbolic,-z,relro,-z,now,-z,noexecstack \
 	    -o $@ $(HELPER_SRC)
 
 # The Python files that run inside a sandbox are part of the program; the compiler's own dependency

@@ -65,8 +65,8 @@ class Tree:
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 
-    def user(self, command, status=0, seconds=120, path="/usr/bin:/bin", uid="user"):
-        """As an ordinary user of it, without any privilege and without a network. What came on both streams."""
+    def user(self, command, status=0, seconds=120, path="/usr/bin:/bin", uid="user", net=("--net",)):
+        """As an ordinary user of it, without any privilege and, by default, without a network. What came on both streams."""
         script = """set -e
             mount --bind "$1" "$1"; cd "$1"; mkdir -p old
             mount -t proc proc proc; mount --rbind /dev dev; mount -t tmpfs -o mode=1777 tmpfs tmp
@@ -74,7 +74,7 @@ class Tree:
             case $4 in [0-9]*) groups="--clear-groups --regid $4"; home= ;; *) groups="--init-groups --regid $4"; home=HOME=/home/$4 ;; esac
             exec setpriv --reuid "$4" $groups --inh-caps=-all \\
                 env -i $home LC_ALL=C.UTF-8 PATH="$3" sh -c "$2" """
-        words = [*NAMESPACES, "--net", "--ipc", "sh", "-c", script, "sh", self.path, command, path, uid]
+        words = [*NAMESPACES, *net, "--ipc", "sh", "-c", script, "sh", self.path, command, path, uid]
         done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL, env={"PATH": PATH})
         assert done.returncode == status, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
         return done

@@ -998,6 +998,8 @@ static void test_kernel_refuses_what_the_profiles_refuse(void **state)
 
                 if (rules.rules[r].verdict != SECCOMP_ERRNO || rules.rules[r].n_args || nr < 0)
                     continue;
+                if (strcmp(*name, "uretprobe") == 0)
+                    continue; /* since Linux 6.14 no filter sees it, and a call that no trampoline makes is SIGILL */
                 assert_true(n < 1024);
                 calls[n++] = (struct call){ *name, nr, { 0 }, rules.rules[r].errnum };
             }
