@@ -10,8 +10,6 @@ CC      ?= gcc
 # prompt of `hutch repl` and for images on terminals, and the last is for `hutch serve`.
 LIBHUTCH_PC := libseccomp libcap libcgroup libcjson
 LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto libedit spng libmicrohttpd
-# WebSocket frames, for `hutch serve`, too. It has no .pc file.
-WSLAY       := -lwslay
 
 # Hardening, each with its reason; `make lint` looks for the effect of each in the finished program:
 #   -fPIC, and -pie for programs
@@ -89,7 +87,7 @@ $(B)/hutch-serve: $(B)/runtime/cli/serve_main.o $(B)/internal.a
 $(B)/hutch-launcher: $(B)/runtime/launcher/main.o $(B)/internal.a
 $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-serve $(B)/hutch-launcher:
 	$(call say,LD)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS) $(WSLAY)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
 
 $(B)/internal.a: $(CORE)
 	$(call say,AR)
@@ -135,14 +133,14 @@ $(DRIVERS): runtime/hutch.h tests/soak/soak.h $(B)/libhutch.a
 $(B)/tests/unit/%: tests/unit/%.c $(B)/internal.a
 	@mkdir -p $(@D)
 	$(call say,TEST)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(B)/internal.a $(LDLIBS) $(WSLAY) -lcmocka
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(B)/internal.a $(LDLIBS) -lcmocka
 
 # Fuzz targets, in build-fuzz.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 $(B)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/fuzz.h $(B)/internal.a
 	@mkdir -p $(@D)
 	$(call say,FUZZ)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Werror=incompatible-function-pointer-types -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS) $(WSLAY)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Werror=incompatible-function-pointer-types -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS)
 
 # For the test that a zygote's helper needs no particular libc; left out where there is no musl-gcc.
 $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
@@ -308,7 +306,7 @@ $(B)/bench/gateway: bench/gateway.c bench/http.c bench/common.c bench/http.h ben
 $(B)/bench/instant: bench/instant.c $(B)/internal.a $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $(filter %.c %.a,$^) $(LDLIBS) $(WSLAY)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $(filter %.c %.a,$^) $(LDLIBS)
 
 BENCH := $(addprefix $(B)/bench/,floor warm sessions gateway instant)
 

@@ -392,7 +392,8 @@ bool hutch_websocket_accept(struct websocket *ws, struct exchange *x, const stru
     *ws = (struct websocket){ .x = x, .events = events, .owner = owner, .fd = -1, .watch = WATCH_INIT };
     x->websocket = ws;
     x->on_free = on_free;
-    if (!hutch_ws_reader_init(&ws->reader, receive, ws) || hutch_ws_handshake_answer(&handshake, answer, &err) < 0) {
+    hutch_ws_reader_init(&ws->reader, receive, ws);
+    if (hutch_ws_handshake_answer(&handshake, answer, &err) < 0) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for a WebSocket");
         return false;
     }

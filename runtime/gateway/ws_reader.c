@@ -3,34 +3,19 @@
 #include "runtime/text/utf8.h"
 
 #include <string.h>
-#include <wslay/wslay.h>
 
 #define TURN_FRAMES 64 /* of those that say nothing, as empty ones, before others have their turn */
 
 /* ---- life ---- */
 
-static ssize_t receive(uint8_t *to, size_t len, int flags, void *owner)
+void hutch_ws_reader_init(struct ws_reader *ret, ssize_t (*receive)(void *, void *, size_t), void *owner)
 {
-    struct ws_reader *r = owner;
-    ssize_t n = r->receive(r->owner, to, len);
-
-    (void)flags;
-    return n > 0 ? n : -1;
-}
-
-bool hutch_ws_reader_init(struct ws_reader *ret, ssize_t (*receive_bytes)(void *, void *, size_t), void *owner)
-{
-    static const struct wslay_frame_callbacks callbacks = { .recv_callback = receive };
-
-    *ret = (struct ws_reader){ .receive = receive_bytes, .owner = owner, .data_opcode = -1, .frame_opcode = -1 };
-    return wslay_frame_context_init(&ret->frames, &callbacks, ret) == 0;
+    *ret = (struct ws_reader){ .data_opcode = -1, .frame_opcode = -1 };
+    hutch_ws_frames_init(&ret->frames, receive, owner);
 }
 
 void hutch_ws_reader_done(struct ws_reader *r)
 {
-    if (r->frames)
-        wslay_frame_context_free(r->frames);
-    r->frames = NULL;
     hutch_text_done(&r->text);
 }
 
@@ -42,9 +27,9 @@ static bool is_control(int opcode)
 }
 
 /* A frame begins. 0, or the code of what is wrong with it. */
-static unsigned begin_frame(struct ws_reader *r, const struct wslay_frame_iocb *frame)
+static unsigned begin_frame(struct ws_reader *r, const struct ws_frame *frame)
 {
-    if (!frame->mask || frame->rsv)
+    if (!frame->is_masked || frame->reserved)
         return WS_CODE_PROTOCOL;
     switch (frame->opcode) {
     case WS_TEXT:
@@ -60,18 +45,18 @@ static unsigned begin_frame(struct ws_reader *r, const struct wslay_frame_iocb *
     case WS_CLOSE:
     case WS_PING:
     case WS_PONG:
-        if (!frame->fin || frame->payload_length > WS_MAX_CONTROL)
+        if (!frame->is_final || frame->len > WS_MAX_CONTROL)
             return WS_CODE_PROTOCOL;
         r->n_control = 0;
         break;
     default:
         return WS_CODE_PROTOCOL;
     }
-    if (!is_control(frame->opcode) && r->data_opcode == WS_TEXT && frame->payload_length > WS_MAX_TEXT - r->text.len)
+    if (!is_control(frame->opcode) && r->data_opcode == WS_TEXT && frame->len > WS_MAX_TEXT - r->text.len)
         return WS_CODE_TOO_LARGE;
     r->frame_opcode = frame->opcode;
-    r->is_final = frame->fin;
-    r->left = frame->payload_length;
+    r->is_final = frame->is_final;
+    r->left = frame->len;
     return 0;
 }
 
@@ -137,12 +122,13 @@ enum ws_read hutch_ws_reader_next(struct ws_reader *r, struct ws_message *ret, e
     if (r->data_opcode < 0)
         hutch_text_done(&r->text); /* what was told before */
     for (int i = 0; !is_told && !code; i++) {
-        struct wslay_frame_iocb frame = { .fin = 0 };
-        ssize_t n = i < TURN_FRAMES ? wslay_frame_recv(r->frames, &frame) : 0;
+        const char *data = NULL;
+        struct ws_frame frame;
+        ssize_t n = i < TURN_FRAMES ? hutch_ws_frames_next(&r->frames, &frame, &data) : 0;
 
         if (i == TURN_FRAMES)
             return WS_READ_TURN;
-        if (n == WSLAY_ERR_WANT_READ)
+        if (n == WS_FRAMES_NOTHING)
             return WS_READ_NOTHING;
         if (n < 0) {
             *ret_code = WS_CODE_PROTOCOL;
@@ -153,7 +139,7 @@ enum ws_read hutch_ws_reader_next(struct ws_reader *r, struct ws_message *ret, e
         if (code)
             break;
         r->left -= (uint64_t)n;
-        is_told = take_piece(r, (const char *)frame.data, (size_t)n, ret);
+        is_told = take_piece(r, data, (size_t)n, ret);
         if (is_told)
             code = check_message(r, ret);
         if (r->left == 0)

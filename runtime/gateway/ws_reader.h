@@ -1,10 +1,11 @@
-/* ws_reader.h - the frames of a WebSocket's client as messages: RFC 6455, section 5. Frames are read by wslay.
+/* ws_reader.h - the frames of a WebSocket's client as messages: RFC 6455, section 5.
  *
  * Pieces of a binary message are told as they come, so nothing of one is gathered, however long it is. A text message
  * is gathered and checked for UTF-8. What no client may send has a close code. */
 #ifndef HUTCH_GATEWAY_WS_READER_H
 #define HUTCH_GATEWAY_WS_READER_H
 
+#include "runtime/gateway/ws_frames.h"
 #include "runtime/text/buffer.h"
 
 #include <stdbool.h>
@@ -40,13 +41,8 @@ struct ws_message {
     unsigned code;    /* WS_CLOSE: what the client says, WS_CODE_NONE for nothing */
 };
 
-struct wslay_frame_context;
-
 struct ws_reader {
-    struct wslay_frame_context *frames; /* owned */
-    /* As recv(2) without waiting; -1 and 0: there is nothing now. */
-    ssize_t (*receive)(void *owner, void *to, size_t len);
-    void *owner;
+    struct ws_frames frames;
     int data_opcode;         /* of the message that has begun; -1: none has */
     int frame_opcode;        /* of the frame that has begun; -1: none has */
     bool is_final;
@@ -59,8 +55,8 @@ struct ws_reader {
 /* WS_READ_TURN: there may be more, but others have their turn first. */
 enum ws_read { WS_READ_MESSAGE, WS_READ_NOTHING, WS_READ_REFUSED, WS_READ_TURN };
 
-/* False on ENOMEM. */
-bool hutch_ws_reader_init(struct ws_reader *ret, ssize_t (*receive)(void *, void *, size_t), void *owner);
+/* @receive as recv(2) without waiting; -1 and 0: there is nothing now. */
+void hutch_ws_reader_init(struct ws_reader *ret, ssize_t (*receive)(void *, void *, size_t), void *owner);
 void hutch_ws_reader_done(struct ws_reader *r);
 
 /* The next message or piece of one. WS_READ_REFUSED: *ret_code says how to close. */

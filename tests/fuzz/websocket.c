@@ -47,8 +47,7 @@ static void read_frames(const uint8_t *data, size_t size)
 
     in.data = data;
     in.len = size;
-    if (!hutch_ws_reader_init(&r, receive, &in))
-        return;
+    hutch_ws_reader_init(&r, receive, &in);
     while ((rc = hutch_ws_reader_next(&r, &m, &code)) == WS_READ_MESSAGE || rc == WS_READ_TURN ||
            (rc == WS_READ_NOTHING && in.len > 0)) {
         if (rc != WS_READ_MESSAGE)
