@@ -2,6 +2,7 @@
 
 #include "rootfs/home.h"
 #include "rootfs/image_config.h"
+#include "rootfs/image_root.h"
 #include "runtime/cli/bundle_dir.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/run_inside.h"
@@ -183,15 +184,18 @@ static void say_gap(void *ctx, const char *name, const char *what_is_lost)
 }
 
 static int build_spec(const struct bundle_opts *opts, const struct bundle_words *words, struct sandbox_spec *spec,
-                      int *ret_lockfd, struct hutch_err *err)
+                      struct image_root *ret_image, struct hutch_err *err)
 {
     auto_free char *home = NULL;
     struct profile profile;
 
     if (hutch_home_path(&home, err) < 0 || hutch_run_options_profile(&opts->sandbox, home, NULL, &profile, err) < 0 ||
         hutch_spec_init(spec, err) < 0 || hutch_profile_build(&profile, spec, err) < 0 ||
-        hutch_profile_set_root(&profile, spec, ret_lockfd, err) < 0)
+        hutch_profile_set_root(&profile, spec, ret_image, err) < 0)
         return -1;
+    if (ret_image->n_layers > 0)
+        return hutch_err_set(err, 0, "the image '%s' has layers over its tree, and a bundle has one tree: name the "
+                                     "image that it extends", words->image);
     drop_missing(spec);
     return add_data(spec, err) < 0 || set_program(opts, words, spec, err) < 0 ? -1 : 0;
 }
@@ -200,11 +204,11 @@ static int make(const struct bundle_opts *opts, const struct bundle_words *words
 {
     struct sandbox_spec spec = { 0 };
     auto_free char *json = NULL;
-    auto_fd lockfd = -1;
+    auto_image_root image = IMAGE_ROOT_INIT;
     struct oci_ids ids;
     int rc = -1;
 
-    if (build_spec(opts, words, &spec, &lockfd, err) == 0 && choose_ids(&ids, err) == 0 &&
+    if (build_spec(opts, words, &spec, &image, err) == 0 && choose_ids(&ids, err) == 0 &&
         hutch_oci_config_make(&spec, &ids, opts->copy ? BUNDLE_ROOT_DIR : spec.rootfs_path, &json, err) == 0)
         rc = hutch_bundle_dir_make(words->dir, &spec, json, opts->copy, err);
     if (rc == 0)
