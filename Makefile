@@ -230,7 +230,7 @@ clients: ## fetch the clients and servers of others that tests use, by npm and a
 check: ## install what is missing, build, and run every test lane once
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit clients
-	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # dist/libraries says why
+	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
 	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
@@ -238,7 +238,7 @@ check: ## install what is missing, build, and run every test lane once
 check-bookworm: ## the lanes that run Python, with images of Debian 12
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit clients
-	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # dist/libraries says why
+	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
 	@HUTCH_SUITE=bookworm HUTCH_TEST_IMAGES=$(CURDIR)/build/images/bookworm tests/run B=$(B) e2e hostile warm kill
 
 .PHONY: check-images
@@ -251,7 +251,7 @@ check-images: ## build images by the Dockerfile and of others with podman and bu
 check-full: ## the same as root, as a user, without control groups, and with every kernel
 	@.ci/packages build images test kernel
 	@$(SUBMAKE) all unit clients
-	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # dist/libraries says why
+	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
 	@$(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
 
@@ -364,7 +364,7 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR has pu
 	    rmdir $(DESTDIR)$(PREFIX)/$$dir 2>/dev/null || :; done
 
 # The same programs without a library of the host's, and what they need besides, in one directory that can lie anywhere. glibc and
-# static, of Debian's own libraries: dist/libraries makes those that Debian has as shared ones only, dist/static.c says what such a
+# static, of Debian's own libraries: .ci/dist/libraries makes those that Debian has as shared ones only, .ci/dist/static.c says what such a
 # program does where others load one.
 STATIC         := $(B)/static
 STATIC_LIBS    := -L$(STATIC) -lseccomp -lcap -lcgroup -lcjson -larchive -lcrypto -ledit -lspng -lmicrohttpd -ltinfo -lbsd -lmd \
@@ -375,24 +375,24 @@ $(STATIC)/hutch-rootfs: $(B)/runtime/cli/rootfs_main.o
 $(STATIC)/hutch-serve: $(B)/runtime/cli/serve_main.o
 $(STATIC)/hutch-launcher: $(B)/runtime/launcher/main.o
 # Linked each time: no file says that one of Debian's libraries has another version now.
-$(STATIC_PROGRAMS): $(B)/internal.a $(B)/dist/static.o $(STATIC)/made-of FORCE
+$(STATIC_PROGRAMS): $(B)/internal.a $(B)/.ci/dist/static.o $(STATIC)/made-of FORCE
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_CFLAGS) -static-pie $(HARDEN_LD) $(LDFLAGS) -Wl,--build-id=none -Wl,--wrap=dlopen -Wl,--wrap=dlerror \
 	    -Wl,--wrap=getpwuid -s -o $@ $(filter %.o,$^) -Wl,--start-group $(B)/internal.a $(STATIC_LIBS) -Wl,--end-group \
 	    2>$@.log || { grep -v "in statically linked" $@.log >&2; exit 1; }
 $(STATIC)/made-of: FORCE
-	@dist/libraries $(STATIC)
+	@.ci/dist/libraries $(STATIC)
 
 .PHONY: tarball
 tarball: ## build a tarball of static programs, which runs without installing anything
 	@.ci/packages build tarball
 	@$(SUBMAKE) all
 	@$(SUBMAKE) $(STATIC_PROGRAMS)
-	@dist/tarball $(B)
+	@.ci/dist/tarball $(B)
 
 .PHONY: image
 image: tarball ## build an image of hutch itself from that tarball, for podman, docker and clusters
-	@dist/image $(B)
+	@.ci/dist/image $(B)
 
 .PHONY: check-tarball
 check-tarball: tarball $(HUTCH_TEST_IMAGES)/minimal.tar ## use the tarball on clean trees of Debian 12 and 13, and build it twice (root, minutes)

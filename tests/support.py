@@ -240,7 +240,7 @@ def static_file(pattern):
     if not os.access(build, os.R_OK):
         pytest.skip("this user cannot read what make tarball has made, in " + build)
     if subprocess.run(["pkg-config", "--atleast-version=3", "libcgroup"], check=False).returncode == 0:
-        pytest.skip("the tarball is made on Debian 12: libcgroup 3 cannot be linked statically (dist/libraries)")
+        pytest.skip("the tarball is made on Debian 12: libcgroup 3 cannot be linked statically (.ci/dist/libraries)")
     found = glob.glob(os.path.join(build, pattern))
     assert len(found) == 1, "make tarball and make image have made %r in %s" % (found, build)
     return found[0]
