@@ -15,7 +15,7 @@ struct memory {
     int maps_fd, pagemap_fd;
 };
 
-/* @file: of the process's own in procfs, as "maps". False when that cannot be had. hutch_memory_close() in either case. */
+/* @file: of the process's own in procfs, as "maps". False: it cannot be had. hutch_memory_close() in either case. */
 bool hutch_memory_open(struct memory *memory, const char *file);
 void hutch_memory_close(struct memory *memory);
 

@@ -12,11 +12,11 @@ bool hutch_own_proc_is_missing(void);
 /* @fds: as ZYGOTE_PROC has them, the callee's from here on. */
 void hutch_own_proc_take(const int *fds, unsigned n_fds);
 
-/* A new descriptor of /proc/self/@name, at its begin, which the caller owns; -1: it cannot be had. Such a file may share
+/* A new descriptor of /proc/self/@name, at its begin, which the caller owns; -1: there is none. Such a file may share
  * its position with others of the same name. */
 int hutch_own_proc_open(const char *name);
 
-/* The number that follows @word in the file "status", where a line begins with that, as "Threads:". False: not known. */
+/* The number that follows @word in the file "status", at the begin of a line, as "Threads:". False: not known. */
 bool hutch_own_proc_status(const char *word, uint64_t *ret);
 
 #endif

@@ -1,4 +1,4 @@
-/* zygote_proc.h - what a zygote that has no procfs is given of the engine's: a few files about itself, to read. It decides
+/* zygote_proc.h - what a zygote that has no procfs is given of the engine's: a few files about itself. It decides
  * by them whether it may fork, and moves its memory by them (rootfs/helper/own_proc.h). No directory is among them, so
  * nothing else of that procfs can be reached. */
 #ifndef HUTCH_ENGINE_ZYGOTE_PROC_H

@@ -47,8 +47,8 @@ static int become_unprivileged(const struct id_plan *plan, struct hutch_err *err
     return 0;
 }
 
-/* What looks its own processes up in /proc finds other pid namespaces' there, and under other numbers. Inside a container
- * the kernel refuses a fresh one where parts of the /proc around hutch are covered. That one stays then, in sight of the
+/* What looks its own processes up in /proc finds those of other pid namespaces there. Inside a container
+ * the kernel refuses a fresh one where parts of the /proc around hutch are covered. That one stays, in sight of the
  * anchor and the launcher alone: a child is found in it by its pidfd (sandbox/proc_number.h), and each zygote and
  * sandbox tries for a procfs of its own, as its policy says (sandbox/mounts.c). */
 static int mount_own_proc(struct hutch_err *err)

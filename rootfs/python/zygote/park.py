@@ -153,8 +153,8 @@ def park(interpreter, loop, fds):
     if len(fds) != 1:
         raise NotCopied("one socket is wanted, and %d came" % len(fds))
     if not os.path.isdir("/proc/self"):
-        raise NotCopied("a copy takes a /proc that shows what is open and what runs, and this sandbox has none (its level "
-                        "is no_proc: 'hutch doctor' says what the container around hutch has to allow)")
+        raise NotCopied("a copy takes a /proc that shows what is open and what runs, and this sandbox has none (its "
+                        "level is no_proc: 'hutch doctor' says what the container around hutch has to allow)")
     stop_script_loop(interpreter.parts.shell)
     pools.end_team_of_openmp()
     own = {channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds)
