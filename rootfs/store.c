@@ -296,8 +296,8 @@ static int no_such_image(const struct store *store, const char *name, struct hut
     if (names[0])
         hutch_err_set(
             err, 0,
-            "there is no image '%.80s' in the store; there are: %s (others come by: hutch rootfs build, pull or unpack)",
-            name, names);
+            "there is no image '%.80s' in the store; there are: %s (others come by: hutch rootfs build, pull or "
+            "unpack)", name, names);
     else
         hutch_err_set(
             err, 0,

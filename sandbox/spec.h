@@ -186,8 +186,8 @@ void hutch_spec_done(struct sandbox_spec *spec);
  * an empty environment name or one with '='. */
 struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source,
                                            const char *target, unsigned flags, struct hutch_err *err);
-/* A host directory, absolute and without symbolic links, over the image and over the layers that were added before: what
- * has the same path in both is the layer's, and directories are merged. Errors: also E2BIG (SPEC_MAX_LAYERS). */
+/* A host directory, absolute and without symbolic links, over the image and over the layers that were added before:
+ * what has the same path in both is the layer's, and directories are merged. Errors: also E2BIG (SPEC_MAX_LAYERS). */
 int hutch_spec_add_layer(struct sandbox_spec *spec, const char *source, struct hutch_err *err);
 /* Those of @from, behind what @to has. */
 int hutch_spec_copy_layers(const struct sandbox_spec *from, struct sandbox_spec *to, struct hutch_err *err);

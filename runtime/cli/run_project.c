@@ -257,9 +257,11 @@ int hutch_run_project_find(const struct run_opts *opts, char **words, struct run
 
 static int refuse_unseen(const struct run_project *project, const struct walk *walk, int why, struct hutch_err *err)
 {
-    return hutch_err_set(err, why == EXDEV ? 0 : why, "the project '%s' has '%.200s', which cannot be looked through for "
-                                                      "sockets%s: hold it back by a line in " IGNORE_FILE, project->dir,
-                         walk->path, why == EXDEV ? ", as another file system begins there" : "");
+    const bool is_other = why == EXDEV;
+
+    return hutch_err_set(err, is_other ? 0 : why, "the project '%s' has '%.200s', which cannot be looked through for "
+                         "sockets%s: hold it back by a line in " IGNORE_FILE, project->dir, walk->path,
+                         is_other ? ", as another file system begins there" : "");
 }
 
 /* A bind mount that is only read still lets a program connect to a socket in it, and with that to one outside. What
