@@ -1,12 +1,16 @@
 """A clean tree of a release of Debian, made by mmdebstrap, in which a test installs what it wants and is an ordinary user.
 
-Needs root, for packages, and Debian's archive. HUTCH_TEST_TREES is the folder for trees, /var/tmp without it. pivot_root(2) makes
+Needs root, for packages, and Debian's archive. HUTCH_TEST_SCRATCH is the folder for trees, /var/tmp without it. pivot_root(2) makes
 the tree the root directory for a user: in a chroot(2) no user can make a user namespace."""
 import os
 import shutil
 import subprocess
 import tempfile
 
+TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+USUAL = subprocess.run([os.path.join(TREE, "rootfs", "packages.sh"), "releases"], stdout=subprocess.PIPE, text=True,
+                       check=True).stdout.split()[0]
+IMAGES = os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(TREE, "build", "images", USUAL)
 SECONDS = 900
 NAMESPACES = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,7 +37,7 @@ def copy_sources(source, target):
 class Tree:
     def __init__(self, suite, packages=()):
         self.suite = suite
-        self.place = tempfile.mkdtemp(prefix="hutch-%s-" % suite, dir=os.environ.get("HUTCH_TEST_TREES") or "/var/tmp")
+        self.place = tempfile.mkdtemp(prefix="hutch-%s-" % suite, dir=os.environ.get("HUTCH_TEST_SCRATCH") or "/var/tmp")
         os.chmod(self.place, 0o755)
         self.path = os.path.join(self.place, "root")
         include = ["--include=" + ",".join(packages)] if packages else []

@@ -232,6 +232,17 @@ def program(name):
     return path
 
 
+def packages(*words):
+    """What rootfs/packages.sh prints: packages of a flavour, flavours, releases."""
+    script = os.path.join(TREE, "rootfs", "packages.sh")
+    return subprocess.run([script, *words], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+
+
+def releases():
+    """Of Debian, of which images are made; the usual one first."""
+    return packages("releases")
+
+
 def static_file(pattern):
     """What `make tarball` or `make image` has made, as the only file with such a name."""
     build = os.environ.get("HUTCH_TEST_BUILD") or os.path.dirname(HUTCH)

@@ -7,7 +7,6 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -18,8 +17,7 @@ sys.path.insert(0, os.path.join(TREE, "tests"))
 import debian_tree  # noqa: E402  (the path comes first)
 
 DEBS = os.path.join(os.environ.get("HUTCH_TEST_BUILD") or os.path.join(TREE, "build"), "deb")
-RELEASES = subprocess.run([os.path.join(TREE, "rootfs", "packages.sh"), "releases"], stdout=subprocess.PIPE, text=True, check=True).stdout
-IMAGE = os.path.join(os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(TREE, "build", "images", RELEASES.split()[0]), "minimal.tar")
+IMAGE = os.path.join(debian_tree.IMAGES, "minimal.tar")
 SECONDS = 1800
 PACKAGES = ["hutch", "libhutch1", "libhutch-dev", "hutch-doc"]
 

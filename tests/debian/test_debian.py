@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(TREE, "tests"))
 
 import debian_tree  # noqa: E402  (the path comes first)
 
-IMAGES = os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(TREE, "build", "images")
+IMAGES = debian_tree.IMAGES
 SECONDS = 1800
 # Of what .ci/packages has for tests, what the unit lane takes.
 UNIT = "libcmocka-dev musl-tools procps python3-pytest python3-pytest-xdist util-linux"

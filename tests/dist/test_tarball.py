@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(TREE, "tests"))
 import debian_tree  # noqa: E402  (the path comes first)
 
 BUILD = os.environ.get("HUTCH_TEST_BUILD") or os.path.join(TREE, "build")
-IMAGE = os.path.join(os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(TREE, "build", "images"), "minimal.tar")
+IMAGE = os.path.join(debian_tree.IMAGES, "minimal.tar")
 SECONDS = 1800
 # Of those that are linked in, what no tree has whose package manager works.
 LIBRARIES = ("libcgroup.so", "libcjson.so", "libarchive.so", "libspng.so", "libmicrohttpd.so", "libedit.so")

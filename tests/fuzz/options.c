@@ -5,7 +5,7 @@
 
 #define MAX_WORDS 300 /* more than an option may be repeated */
 
-_Static_assert(COMMAND_COUNT == 17, "a new command's struct belongs to the union below");
+_Static_assert(COMMAND_COUNT == 18, "a new command's struct belongs to the union below");
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -16,10 +16,10 @@ sys.path[:0] = [support.TESTS, os.path.join(support.TESTS, "e2e")]
 import parity  # noqa: E402  (the path comes first)
 import snippets  # noqa: E402
 
-SUITE = os.environ.get("HUTCH_SUITE") or "bookworm"
-EPOCH = {"bookworm": "1686355200", "trixie": "1754697600"}  # as build.sh has them; fontconfig's cache has it in it
+SUITE = os.environ.get("HUTCH_SUITE") or support.releases()[0]
+EPOCH = support.packages("released", SUITE)[0]  # fontconfig's cache has it in it
 ROOTFS = os.path.join(support.TREE, "rootfs")
-ARCHIVES = os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(support.TREE, "build", "images")
+ARCHIVES = os.environ.get("HUTCH_TEST_IMAGES") or os.path.join(support.TREE, "build", "images", SUITE)
 BUILD_SECONDS = 2400
 
 # What may differ between the two images: a path, and why.
@@ -49,7 +49,7 @@ def storage(tmp_path_factory):
 def build(storage, flavour, program, name):
     words = {"podman": ["build"], "buildah": ["bud"]}[program]
     words += ["--pull-never", "--isolation", "chroot", "--network", "host", "--build-arg", "FLAVOUR=" + flavour,
-              "--build-arg", "DEBIAN=debian:%s-slim" % SUITE, "--build-arg", "SOURCE_DATE_EPOCH=" + EPOCH[SUITE],
+              "--build-arg", "DEBIAN=debian:%s-slim" % SUITE, "--build-arg", "SOURCE_DATE_EPOCH=" + EPOCH,
               "-t", name, ROOTFS]
     done = storage.podman(*words, program=program, seconds=BUILD_SECONDS)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
