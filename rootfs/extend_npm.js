@@ -4,8 +4,8 @@
 // It has node_modules at the top, where Node looks at last for the modules of a program in any directory, by require() and by
 // import alike. What comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
 //
-// argv: a JSON object with "index" (a registry, "" for none, null for npm's own) and "build" (whether scripts of packages run).
-// /mnt/npm is the directory of package.json.
+// /mnt/in/request.json: an object with "index" (a registry, "" for none, null for npm's own), "environment" (variables of proxies) and
+// "build" (whether scripts of packages run). /mnt/npm is the directory of package.json.
 'use strict';
 const { spawnSync } = require('child_process');
 const fs = require('fs');
@@ -26,15 +26,21 @@ function copyGiven() {
             fs.copyFileSync(GIVEN + '/' + name, WORK + '/' + name);
 }
 
+// A registry may have a password in it, which is no word of a command line: that is seen from outside.
+function environmentFor(request) {
+    const env = { ...process.env, ...request.environment, HOME: '/mnt/data/home', TMPDIR: '/mnt/data/tmp' };
+    if (request.index)
+        env.npm_config_registry = request.index;
+    return env;
+}
+
 function runNpm(request) {
     const words = ['install', '--omit=dev', '--no-audit', '--no-fund', '--no-update-notifier', '--loglevel=error', '--cache=/mnt/data/cache'];
     if (!request.build)
-        words.push('--ignore-scripts');
+        words.push('--ignore-scripts', '--git=/bin/false'); // what comes from a repository is prepared by scripts of its own
     if (request.index === '')
         words.push('--offline');
-    else if (request.index)
-        words.push('--registry=' + request.index);
-    const done = spawnSync('npm', words, { cwd: WORK, env: { ...process.env, HOME: '/mnt/data/home', TMPDIR: '/mnt/data/tmp' },
+    const done = spawnSync('npm', words, { cwd: WORK, env: environmentFor(request),
                                            stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 26 });
     if (done.error)
         fail('the image has no npm that can be run (' + done.error.code + '): take an image that has, such as one with Node');
@@ -69,5 +75,5 @@ function writeArchive(lock) {
 for (const directory of [WORK, '/mnt/data/home', '/mnt/data/tmp'])
     fs.mkdirSync(directory, { recursive: true });
 copyGiven();
-runNpm(JSON.parse(process.argv[2]));
+runNpm(JSON.parse(fs.readFileSync('/mnt/in/request.json', 'utf8')));
 writeArchive(makeLock());

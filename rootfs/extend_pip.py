@@ -4,14 +4,18 @@ output as a tar archive: lock.json, which says what was installed, and the direc
 It runs in the image that is to be extended, so that pip sees what that has already, and writes what fits its
 interpreter. What comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
 
-argv: a JSON object with "index" (a URL, "" for none, null for pip's own), "wheels" (whether /mnt/wheels has some),
-"build" (whether packages may be built from source) and "trusted" (a host without TLS, or null). /mnt/in has
-requirements.txt."""
+It is executed by python3 -s -S, and so is pip: without the files of the image and of its layers that have Python do
+something at its start, in which a package's code could wait for a sandbox with a network.
+
+/mnt/in has requirements.txt, and request.json: an object with "index" (a URL, "" for none, null for pip's own),
+"environment" (variables of proxies), "wheels" (whether /mnt/wheels has some), "build" (whether packages may be built
+from source) and "trusted" (a host without TLS, or null)."""
 import compileall
 import importlib.util
 import json
 import os
 import py_compile
+import site
 import subprocess
 import sys
 import sysconfig
@@ -20,7 +24,31 @@ import tarfile
 WORK = "/mnt/data"
 ROOT = WORK + "/root"
 REPORT = WORK + "/report.json"
+GIVEN = "/mnt/in"
+REQUIREMENTS = WORK + "/requirements.txt"
 PIP_WHEEL = "/mnt/pip/pip.whl"
+# argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages, with ":"
+# between them; pip's own words. --only-binary does not count for what is named by a URL, a package's own dependency
+# too, so what would be built is refused where it would be. What the image has is not taken away: a layer lies over it.
+PIP = """
+import sys
+place, what, packages = sys.argv[1:4]
+sys.argv[:4] = ["pip"]
+sys.path[:0] = [place] if place else []
+sys.path += packages.split(":")
+from pip._internal.cli.main import main
+from pip._internal.distributions.sdist import SourceDistribution
+from pip._internal.exceptions import InstallationError
+from pip._internal.req.req_install import InstallRequirement
+
+def refuse(self, *words, **named):
+    raise InstallationError("%s would have to be built from its source, which runs its code (--allow-build)" % self.req)
+
+InstallRequirement.uninstall = lambda self, **how: None
+if what != "build":
+    SourceDistribution.prepare_distribution_metadata = refuse
+sys.exit(main())
+"""
 LONG_AGO = 315619200  # 2 January 1980: zip archives know no earlier time
 MAX_ERROR = 600
 
@@ -31,11 +59,15 @@ def fail(text):
     sys.exit(1)
 
 
-def find_pip():
+def find_pip(request):
+    packages = site.getsitepackages()
+    sys.path += packages
+    words = [sys.executable, "-s", "-S", "-c", PIP]
+    how = ["build" if request["build"] else "wheels", ":".join(packages)]
     if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
+        return [*words, "", *how]
     if os.path.exists(PIP_WHEEL):
-        return [sys.executable, PIP_WHEEL + "/pip"]
+        return [*words, PIP_WHEEL, *how]
     return fail("the image has no pip, and this host has no wheel of it (apt install python3-pip-whl): take an image "
                 "that has, such as python")
 
@@ -43,13 +75,11 @@ def find_pip():
 def words_for(request):
     words = ["install", "--isolated", "--root", ROOT, "--report", REPORT, "--no-compile", "--no-cache-dir",
              "--no-input", "--no-color", "--disable-pip-version-check", "--no-warn-script-location",
-             "--progress-bar", "off", "-r", "/mnt/in/requirements.txt"]
+             "--progress-bar", "off", "-r", REQUIREMENTS]
     if not request["build"]:
         words += ["--only-binary", ":all:"]
     if request["index"] == "":
         words += ["--no-index"]
-    elif request["index"]:
-        words += ["--index-url", request["index"]]
     if request["trusted"]:
         words += ["--trusted-host", request["trusted"]]
     if request["wheels"]:
@@ -57,8 +87,16 @@ def words_for(request):
     return words
 
 
-def run_pip(pip, words):
-    environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "TMPDIR": WORK + "/tmp"}
+def write_requirements(request):
+    """An index may have a password in it, which is no word of a command line: that is seen from outside."""
+    with open(GIVEN + "/requirements.txt", encoding="utf-8") as given, open(REQUIREMENTS, "w", encoding="utf-8") as file:
+        if request["index"]:
+            file.write("--index-url %s\n" % request["index"])
+        file.write(given.read())
+
+
+def run_pip(pip, words, more):
+    environment = {**os.environ, **more, "PIP_CONFIG_FILE": os.devnull, "TMPDIR": WORK + "/tmp"}
     with open(WORK + "/said", "w+", encoding="utf-8", errors="replace") as said:
         status = subprocess.run([*pip, *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
                                 check=False).returncode
@@ -121,11 +159,13 @@ def write_archive(lock):
 
 
 def main():
-    request = json.loads(sys.argv[1])
+    with open(GIVEN + "/request.json", encoding="utf-8") as file:
+        request = json.load(file)
     os.makedirs(ROOT + "/usr")
     os.mkdir(WORK + "/tmp")
-    pip = find_pip()
-    run_pip(pip, words_for(request))
+    pip = find_pip(request)
+    write_requirements(request)
+    run_pip(pip, words_for(request), request.get("environment", {}))
     lock = make_lock(pip)
     make_bytecode()
     write_archive(lock)

@@ -92,21 +92,16 @@ static void add_pip(struct words *words)
     globfree(&found);
 }
 
-static void add_environment(struct words *words)
+/* Proxies may have passwords, as an index may, so they go by a file: everybody on the host sees a command line. */
+static void add_environment(cJSON *json)
 {
     static const char *const passed[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
                                           "no_proxy" };
+    cJSON *environment = cJSON_AddObjectToObject(json, "environment");
 
     for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
-        if (getenv(passed[i])) {
-            ADD(words, "-e");
-            ADD(words, passed[i], "=", getenv(passed[i]));
-        }
-}
-
-static bool has_network(const struct extend_request *request)
-{
-    return !request->index || request->index[0];
+        if (getenv(passed[i]))
+            cJSON_AddStringToObject(environment, passed[i], getenv(passed[i]));
 }
 
 static char *describe_request(const struct extend_request *request)
@@ -122,6 +117,8 @@ static char *describe_request(const struct extend_request *request)
         cJSON_AddStringToObject(json, "trusted", request->trusted);
     else
         cJSON_AddNullToObject(json, "trusted");
+    if (hutch_extend_request_needs_network(request))
+        add_environment(json);
     cJSON_AddBoolToObject(json, "wheels", request->wheels != NULL);
     cJSON_AddBoolToObject(json, "build", request->allow_build);
     text = cJSON_PrintUnformatted(json);
@@ -130,7 +127,7 @@ static char *describe_request(const struct extend_request *request)
 }
 
 static void make_words(struct words *words, const struct extend_job *job, const char *hex, const char *work,
-                       const char *script, const char *about)
+                       const char *script)
 {
     const struct extend_request *request = job->request;
 
@@ -144,11 +141,9 @@ static void make_words(struct words *words, const struct extend_job *job, const 
     ADD(words, "--policy");
     ADD(words, work, "/policy.json");
     ADD(words, "--network");
-    ADD(words, has_network(request) ? "host" : "none");
+    ADD(words, hutch_extend_request_needs_network(request) ? "host" : "none");
     ADD(words, "-e");
     ADD(words, "PYTHONHASHSEED=0");
-    if (has_network(request))
-        add_environment(words);
     add_volume(words, work, "/mnt/in", "");
     if (request->npm)
         add_volume(words, request->npm, "/mnt/npm", "");
@@ -158,8 +153,16 @@ static void make_words(struct words *words, const struct extend_job *job, const 
         add_volume(words, request->wheels, "/mnt/wheels", "");
     for (size_t i = 0; i < request->files.n; i++)
         add_volume(words, request->files.texts[i], "/mnt/files", strrchr(request->files.texts[i], '/'));
-    ADD(words, script);
-    ADD(words, about);
+    /* Without what the layers and the image have Python do when it starts: a package's code could wait there. */
+    add_volume(words, script, "/mnt/builder", strrchr(script, '/'));
+    ADD(words, "--entrypoint");
+    ADD(words, request->npm ? "node" : "python3");
+    ADD(words, "--");
+    if (!request->npm) {
+        ADD(words, "-s");
+        ADD(words, "-S");
+    }
+    ADD(words, "/mnt/builder", strrchr(script, '/'));
 }
 
 /* --- what it may take ------------------------------------------------------------------------------------------- */
@@ -255,7 +258,7 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
 {
     auto_fd archive = openat(work->dirfd, ARCHIVE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     struct watch watch = { .job = job, .until = until, .archive_fd = archive };
-    auto_free char *script = NULL, *in = NULL, *about = describe_request(job->request);
+    auto_free char *found = NULL, *script = NULL, *in = NULL, *about = describe_request(job->request);
     auto_words words = { .n = 0 };
     char path[PATH_MAX];
     struct child_run run = { .path = path, .env = environ, .stdout_fd = archive, .lock_fd = work->dirfd, .until = until,
@@ -272,10 +275,14 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     if (!in || !about)
         return hutch_err_set(err, ENOMEM, "make a layer");
     if (write_policy(job, dir, err) < 0 || write_requirements(job->request, dir, err) < 0 ||
-        hutch_rootfs_script_find(job->request->npm ? "extend_npm.js" : "extend_pip.py", R_OK, &script, err) < 0 ||
+        write_text(dir, "request.json", about, err) < 0 ||
+        hutch_rootfs_script_find(job->request->npm ? "extend_npm.js" : "extend_pip.py", R_OK, &found, err) < 0 ||
         hutch_beside_find("hutch", path, err) < 0)
         return -1;
-    make_words(&words, job, hex, in, script, about);
+    script = realpath(found, NULL);
+    if (!script)
+        return hutch_err_set(err, errno, "look at '%s'", found);
+    make_words(&words, job, hex, in, script);
     if (words.is_broken)
         return hutch_err_set(err, ENOMEM, "make a layer");
     run.argv = words.argv;
@@ -403,7 +410,7 @@ int hutch_extend(const struct extend_job *job, char ret_hex[DIGEST_HEX + 1], boo
     }
     if (!*ret_is_new)
         return job->name ? hutch_store_set_name(job->store, job->name, ret_hex, err) : 0;
-    if (has_network(job->request) && !job->quiet)
+    if (hutch_extend_request_needs_network(job->request) && !job->quiet)
         hutch_say("the layer is made in a sandbox of its own, which has this host's network; what runs on the image "
                   "later has not");
     return make(job, hex, &extension, request, waiting.until, ret_hex, err);

@@ -31,6 +31,11 @@ bool hutch_extend_request_is_empty(const struct extend_request *request)
     return request->pip.n == 0 && request->files.n == 0 && !request->npm;
 }
 
+bool hutch_extend_request_needs_network(const struct extend_request *request)
+{
+    return !request->index || request->index[0];
+}
+
 /* --- where from ------------------------------------------------------------------------------------------------- */
 
 static int set_index(struct extend_request *request, const char *url, const char *what, struct hutch_err *err)
@@ -123,6 +128,15 @@ static int set_from_environment(struct extend_request *request, struct hutch_err
     return refuse_configs(err);
 }
 
+/* A line of the request, and of what the builder reads, has one path. */
+static bool has_control(const char *path)
+{
+    for (; *path; path++)
+        if ((unsigned char)*path < ' ')
+            return true;
+    return false;
+}
+
 static int set_wheels(struct extend_request *request, const char *dir, struct hutch_err *err)
 {
     struct stat st;
@@ -132,8 +146,9 @@ static int set_wheels(struct extend_request *request, const char *dir, struct hu
         return hutch_err_set(err, errno, "option '--wheels': look at '%s'", dir);
     if (!S_ISDIR(st.st_mode))
         return hutch_err_set(err, ENOTDIR, "option '--wheels': '%s'", dir);
-    if (strstr(request->wheels, ":/"))
-        return hutch_err_set(err, 0, "option '--wheels': the path '%s' has ':/' in it, which no volume may have", dir);
+    if (strstr(request->wheels, ":/") || has_control(request->wheels))
+        return hutch_err_set(err, 0, "option '--wheels': the path '%.200s' has ':/' or a control character in it, which "
+                                     "no volume may have", dir);
     return 0;
 }
 
@@ -151,6 +166,9 @@ static int set_npm(struct extend_request *request, const char *path, struct hutc
         return hutch_err_set(err, 0, "option '--npm': '%s' is neither a package.json nor a directory with one", path);
     if (!S_ISDIR(st.st_mode))
         *(slash == real ? slash + 1 : slash) = '\0';
+    if (strstr(real, ":/") || has_control(real))
+        return hutch_err_set(err, 0, "option '--npm': the path '%.200s' has ':/' or a control character in it, which no "
+                                     "volume may have", path);
     if (asprintf(&file, "%s/package.json", real) < 0) {
         file = NULL;
         return hutch_err_set(err, ENOMEM, "take '%s'", path);
@@ -203,7 +221,7 @@ static int add_wheel(struct extend_request *request, const char *path, struct hu
         return hutch_err_set(err, errno, "look at the wheel '%s'", path);
     if (!S_ISREG(st.st_mode))
         return hutch_err_set(err, 0, "the wheel '%s' is no file", path);
-    if (!ends_in(real, ".whl") || strpbrk(strrchr(real, '/'), " \t\"'#\\:") || strstr(real, ":/"))
+    if (!ends_in(real, ".whl") || strpbrk(strrchr(real, '/'), " \t\"'#\\:") || strstr(real, ":/") || has_control(real))
         return hutch_err_set(err, 0, "the wheel '%s' has a name that no wheel has", path);
     if (request->files.n == REQUIREMENT_MAX)
         return hutch_err_set(err, 0, "more than %d wheels", REQUIREMENT_MAX);

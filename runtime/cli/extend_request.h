@@ -41,6 +41,8 @@ int hutch_extend_request_add_pip(struct extend_request *request, const char *wha
 
 /* Whether there is anything to install. */
 bool hutch_extend_request_is_empty(const struct extend_request *request);
+/* Whether an index or a registry is asked. */
+bool hutch_extend_request_needs_network(const struct extend_request *request);
 
 /* One text for all of it and the image @base, the same for the same request: store_layers.h. Of files and directories
  * here it has names, sizes and times. The caller frees it; NULL with @err. */

@@ -1,18 +1,15 @@
 #include "runtime/cli/first_image.h"
 
 #include "rootfs/stores.h"
+#include "runtime/cli/ask.h"
 #include "runtime/cli/beside.h"
 #include "runtime/cli/say.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-#define ANSWER_MS (5 * 60 * 1000)
 
 static const char *const flavours[] = { "minimal", "python", "python-full", "node" };
 
@@ -36,23 +33,16 @@ static bool is_there(const char *home, const char *image)
     return true;
 }
 
-/* An empty line is a yes, as the capital letter says. */
 static bool is_wanted(const char *image)
 {
-    struct pollfd terminal = { .fd = STDIN_FILENO, .events = POLLIN };
-    char answer[64];
-    ssize_t n;
+    auto_free char *question = NULL;
 
-    fprintf(stderr, "hutch: there is no image '%s' yet. It is built from Debian's packages: some hundred megabytes are "
-                    "fetched, and it takes minutes. Build it now? [Y/n] ", image);
-    fflush(stderr);
-    n = poll(&terminal, 1, ANSWER_MS) == 1 ? read(STDIN_FILENO, answer, sizeof(answer) - 1) : -1;
-    if (n <= 0) {
-        fputc('\n', stderr);
+    if (asprintf(&question, "there is no image '%s' yet. It is built from Debian's packages: some hundred megabytes are "
+                            "fetched, and it takes minutes. Build it now?", image) < 0) {
+        question = NULL;
         return false;
     }
-    answer[n] = '\0';
-    return answer[0] == '\n' || strcasecmp(answer, "y\n") == 0 || strcasecmp(answer, "yes\n") == 0;
+    return hutch_ask(question, true);
 }
 
 static int build(const char *image, struct hutch_err *err)
@@ -67,7 +57,7 @@ static int build(const char *image, struct hutch_err *err)
 
 int hutch_first_image(const char *home, const char *image, bool is_yes, struct hutch_err *err)
 {
-    const bool may_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    const bool may_ask = hutch_ask_can();
 
     if ((!is_yes && !may_ask) || !is_flavour(image) || is_there(home, image) || (!is_yes && !is_wanted(image)))
         return 0;

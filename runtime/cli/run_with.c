@@ -1,12 +1,16 @@
 #include "runtime/cli/run_with.h"
 
 #include "rootfs/stores.h"
+#include "runtime/cli/ask.h"
 #include "runtime/cli/beside.h"
 #include "runtime/cli/extend_request.h"
 #include "runtime/config/profile.h"
 #include "runtime/lang/program.h"
+#include "runtime/lang/requirement.h"
+#include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,8 +30,8 @@ static bool may_be_python(const struct run_opts *opts, const char *path)
 }
 
 /* What cannot be read is the run's to complain about. Standard input or a FIFO could be read once only. */
-static int add_script(const struct run_opts *opts, const char *path, struct extend_request *request,
-                      struct hutch_err *err)
+static int read_script(const struct run_opts *opts, const char *path, struct requirement_list *ret,
+                       struct hutch_err *err)
 {
     auto_free char *text = NULL;
     struct hutch_err ignored;
@@ -41,7 +45,15 @@ static int add_script(const struct run_opts *opts, const char *path, struct exte
     if (fd < 0 || hutch_fd_slurp(fd, PROGRAM_MAX_BYTES, path, &text, &len, &ignored) < 0 ||
         !memmem(text, len, "# /// script", strlen("# /// script")))
         return 0;
-    return hutch_requirement_add_script(&request->pip, text, len, err) < 0 ? hutch_err_wrap(err, "'%s'", path) : 0;
+    return hutch_requirement_add_script(ret, text, len, err) < 0 ? hutch_err_wrap(err, "'%s'", path) : 0;
+}
+
+static int add_all(const struct requirement_list *list, struct extend_request *request, struct hutch_err *err)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (hutch_requirement_add(&request->pip, list->texts[i], strlen(list->texts[i]), err) < 0)
+            return -1;
+    return 0;
 }
 
 /* In the store of @home, where extended images are made. False: it is not there. */
@@ -95,18 +107,47 @@ static int make(const struct run_opts *opts, const struct extend_request *reques
                ? hutch_err_wrap(err, "extend the image '%s'", image) : 0;
 }
 
+/* The script is code that nobody has read, and what it names is fetched by the host's network: only its caller can want
+ * that. From a directory of the caller's no network is needed. */
+static int check_wanted(const struct run_opts *opts, const char *script, const struct requirement_list *list,
+                        bool needs_network, struct hutch_err *err)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    auto_free char *wanted = NULL, *question = NULL;
+
+    if (opts->yes || !needs_network)
+        return 0;
+    for (size_t i = 0; i < list->n; i++) {
+        hutch_text_add_string(&t, i ? ", " : "");
+        hutch_text_add_string(&t, list->texts[i]);
+    }
+    wanted = hutch_text_take(&t, NULL);
+    if (!wanted || asprintf(&question, "the script '%s' wants packages: %.300s%s. Have them fetched, and laid over the "
+                                       "image?", script, wanted, strlen(wanted) > 300 ? "…" : "") < 0) {
+        question = NULL;
+        return hutch_err_set(err, ENOMEM, "ask for the script's packages");
+    }
+    if (opts->quiet || !hutch_ask_can())
+        return hutch_err_set(err, 0, "the script '%s' wants packages that are not here: %.200s%s (--yes has them "
+                                     "fetched, and laid over the image)", script, wanted,
+                             strlen(wanted) > 200 ? "…" : "");
+    return hutch_ask(question, false) ? 0 : hutch_err_set(err, 0, "the script '%s' is not run without its packages",
+                                                          script);
+}
+
 int hutch_run_with(struct run_opts *opts, const char *home, const char *script, struct run_with *ret,
                    struct hutch_err *err)
 {
     const struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels };
     const char *image = opts->image ? opts->image : PROFILE_IMAGE;
     auto_extend_request request = EXTEND_REQUEST_INIT;
+    __attribute__((cleanup(hutch_requirement_list_done))) struct requirement_list wanted = REQUIREMENT_LIST_INIT;
     bool is_found;
 
     for (size_t i = 0; i < opts->with.n; i++)
         if (hutch_extend_request_add_pip(&request, opts->with.values[i], err) < 0)
             return hutch_err_wrap(err, "option '--with'");
-    if (add_script(opts, script, &request, err) < 0)
+    if (read_script(opts, script, &wanted, err) < 0 || add_all(&wanted, &request, err) < 0)
         return -1;
     if (hutch_extend_request_is_empty(&request))
         return !opts->index && !opts->wheels ? 0
@@ -117,6 +158,8 @@ int hutch_run_with(struct run_opts *opts, const char *home, const char *script, 
                              opts->with.n ? "option '--with' wants" : "the script's dependencies are");
     if (hutch_extend_request_set_sources(&request, &sources, err) < 0 ||
         find(&request, home, image, ret, &is_found, err) < 0)
+        return -1;
+    if (!is_found && wanted.n > 0 && check_wanted(opts, script, &wanted, hutch_extend_request_needs_network(&request), err) < 0)
         return -1;
     if (!is_found && (make(opts, &request, image, err) < 0 || find(&request, home, image, ret, &is_found, err) < 0))
         return -1;

@@ -94,7 +94,61 @@ static int insert(struct requirement_list *list, char *text, struct hutch_err *e
     return 0;
 }
 
-int hutch_requirement_add(struct requirement_list *list, const char *text, size_t len, struct hutch_err *err)
+/* pip takes what follows a space and begins with '-' for an option, also within quotes, and one such option can allow
+ * what hutch has forbidden. */
+static bool has_option(const char *text)
+{
+    static const char hash[] = "--hash=sha256:";
+
+    for (const char *p = text; *p; p++) {
+        if (!is_space(*p) || p[1] != '-')
+            continue;
+        if (strncmp(p + 1, hash, strlen(hash)) != 0)
+            return true;
+        p += strlen(hash);
+        p += strspn(p + 1, "0123456789abcdefABCDEF");
+        if (p[1] && p[1] != ' ')
+            return true;
+    }
+    return false;
+}
+
+/* Of what is behind "@": a wheel, by TLS. pip would build anything else, which is to run its code. */
+static bool is_wheel_url(const char *url)
+{
+    static const char begin[] = "https://", end[] = ".whl";
+    const size_t len = strcspn(url, "#?; ");
+
+    return strncmp(url, begin, strlen(begin)) == 0 && len > strlen(begin) + strlen(end) &&
+           strncmp(url + len - strlen(end), end, strlen(end)) == 0;
+}
+
+static const char *find_url(const char *text)
+{
+    const char *at = text + strspn(text, name_chars);
+
+    if (*at == '[')
+        at += strcspn(at, "]") + (strchr(at, ']') != NULL);
+    return *at == '@' ? at + 1 : NULL;
+}
+
+static int check_rest(const char *text, bool is_foreign, struct hutch_err *err)
+{
+    const char *url = find_url(text);
+
+    if (has_option(text))
+        return refuse(text, strlen(text), "has an option of pip's behind it: --hash=sha256:… is the one that it may "
+                      "have", err);
+    if (strpbrk(text, "$\\"))
+        return refuse(text, strlen(text), "has a '$' or a '\\', which no requirement needs", err);
+    if (url && is_foreign)
+        return refuse(text, strlen(text), "is a URL, which a script may not have asked for: --with takes it", err);
+    if (url && !is_wheel_url(url))
+        return refuse(text, strlen(text), "is neither a package of the index nor a wheel at https://….whl", err);
+    return 0;
+}
+
+static int add(struct requirement_list *list, const char *text, size_t len, bool is_foreign, struct hutch_err *err)
 {
     static const char *const places[] = { "git+", "hg+", "svn+", "file:", "http:", "https:", ".", "/" };
     size_t name = 0;
@@ -127,7 +181,18 @@ int hutch_requirement_add(struct requirement_list *list, const char *text, size_
     if (name < len && !strchr(" \t<>=!~;[(@", text[name]))
         return refuse(text, len, "is none: NAME, NAME>=VERSION, NAME[EXTRA] or NAME @ URL", err);
     copy = normalise(text, len);
-    return copy ? insert(list, copy, err) : hutch_err_set(err, ENOMEM, "list the requirements");
+    if (!copy)
+        return hutch_err_set(err, ENOMEM, "list the requirements");
+    if (check_rest(copy, is_foreign, err) < 0) {
+        free(copy);
+        return -1;
+    }
+    return insert(list, copy, err);
+}
+
+int hutch_requirement_add(struct requirement_list *list, const char *text, size_t len, struct hutch_err *err)
+{
+    return add(list, text, len, false, err);
 }
 
 /* --- several ---------------------------------------------------------------------------------------------------- */
@@ -294,7 +359,7 @@ static const char *find_dependencies(const char *block)
 
 static int no_list(struct hutch_err *err)
 {
-    return hutch_err_set(err, 0, "the script's \"dependencies\" are not a list of texts: [\"rich\", \"polars>=1\"]");
+    return hutch_err_set(err, 0, "the script's \"dependencies\" are not a list of texts such as [\"rich\", \"polars>=1\"]");
 }
 
 int hutch_requirement_add_script(struct requirement_list *list, const char *text, size_t len, struct hutch_err *err)
@@ -326,7 +391,7 @@ int hutch_requirement_add_script(struct requirement_list *list, const char *text
             /* Of TOML's escapes, requirements need the quote alone, and have the other kind for that. */
             return no_list(err);
         }
-        if (hutch_requirement_add(list, begin, (size_t)(p - begin), err) < 0)
+        if (add(list, begin, (size_t)(p - begin), true, err) < 0)
             return hutch_err_wrap(err, "the script's dependencies");
         p = skip_blank(p + 1);
         if (*p == ',')

@@ -20,9 +20,10 @@ struct requirement_list {
 
 void hutch_requirement_list_done(struct requirement_list *list);
 
-/* Adds one: "rich", "polars>=1,<2", "uvicorn[standard]; python_version>'3'", with what pip takes behind it of
- * " --hash=sha256:...". Spaces around and between its parts do not make another one of it.
- * Errors: 0 (it is an option, a path, or nothing that has a name). */
+/* Adds one: "rich", "polars>=1,<2", "uvicorn[standard]; python_version>'3'", "x @ https://.../x-1-py3-none-any.whl",
+ * with " --hash=sha256:..." behind it. Spaces around and between its parts do not make another one of it.
+ * Errors: 0 (it is an option or has one, a path, a URL of anything but a wheel, or nothing that has a name; it has '$',
+ * by which pip would take in the environment). */
 int hutch_requirement_add(struct requirement_list *list, const char *text, size_t len, struct hutch_err *err);
 
 /* Several with commas between them. A comma before an operator is a part of the one before. */
@@ -32,7 +33,7 @@ int hutch_requirement_add_words(struct requirement_list *list, const char *text,
 int hutch_requirement_add_file(struct requirement_list *list, const char *text, size_t len, struct hutch_err *err);
 
 /* The "dependencies" of a script that has a block "# /// script". One without has none. Errors: the block does not end,
- * there are two of them, or its dependencies are no list of texts. */
+ * there are two of them, or its dependencies are no list of texts. The script is nobody's word: URLs are refused. */
 int hutch_requirement_add_script(struct requirement_list *list, const char *text, size_t len, struct hutch_err *err);
 
 #endif

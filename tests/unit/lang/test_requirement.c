@@ -28,6 +28,16 @@ static const struct { const char *label, *text, *want; } words[] = {
     { "empty", "", "a requirement is empty" },
     { "a line", "a\nb", "has a character that no requirement has" },
     { "no name", "a$b", "is none" },
+    { "an option behind it", "a --no-binary=:all:", "has an option of pip's behind it" },
+    { "an option within quotes", "a; os_name == 'x --no-binary=:all:'", "has an option of pip's behind it" },
+    { "an option behind a tab", "a; x == 'y\t--pre'", "has an option of pip's behind it" },
+    { "an option behind a hash", "a --hash=sha256:00 --pre", "has an option of pip's behind it" },
+    { "no hash", "a --hash=sha256:0x", "has an option of pip's behind it" },
+    { "a variable", "a @ https://x/${HTTPS_PROXY}/a.whl", "has a '$'" },
+    { "a source at a URL", "a @ https://x/a.tar.gz", "is neither a package of the index nor a wheel" },
+    { "without TLS", "a[b] @ http://x/a.whl", "is neither a package of the index nor a wheel" },
+    { "a file", "a@file:///x/a.whl", "is neither a package of the index nor a wheel" },
+    { "an ending behind it", "a @ https://x/a.zip#a.whl", "is neither a package of the index nor a wheel" },
 };
 
 static const struct { const char *label, *text, *want; } scripts[] = {
@@ -44,6 +54,8 @@ static const struct { const char *label, *text, *want; } scripts[] = {
     { "two", "# /// script\n# ///\n\n# /// script\n# ///\n", "two blocks" },
     { "no list", "# /// script\n# dependencies = 'a'\n# ///\n", "are not a list of texts" },
     { "cut off", "# /// script\n# dependencies = ['a', 'b\n# ///\n", "are not a list of texts" },
+    { "a URL", "# /// script\n# dependencies = ['a @ https://x/a.whl']\n# ///\n", "a script may not have asked for" },
+    { "an option", "# /// script\n# dependencies = ['a --pre']\n# ///\n", "has an option of pip's behind it" },
     { "escapes", "# /// script\n# dependencies = [\"a\\\"\"]\n# ///\n", "are not a list of texts" },
 };
 
