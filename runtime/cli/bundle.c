@@ -12,6 +12,7 @@
 #include "runtime/config/oci_gaps.h"
 #include "runtime/config/profile.h"
 #include "runtime/lang/program.h"
+#include "runtime/lang/requirement.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 #include "sandbox/spec.h"
@@ -107,6 +108,21 @@ static int has_own_program(const struct sandbox_spec *spec, bool *ret, struct hu
     return 0;
 }
 
+/* A bundle has the tree of an image, and no layer over it. The program is the file that was added last. */
+static int refuse_packages(const struct sandbox_spec *spec, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_requirement_list_done))) struct requirement_list wanted = REQUIREMENT_LIST_INIT;
+    const struct sandbox_file *program = spec->n_files ? &spec->files[spec->n_files - 1] : NULL;
+
+    if (strcmp(spec->argv[0], "python3") != 0 || !program)
+        return 0;
+    if (hutch_requirement_add_script(&wanted, program->data, program->len, err) < 0)
+        return -1;
+    return wanted.n == 0 ? 0 : hutch_err_set(err, 0, "the script wants the package '%.100s'%s, and a bundle has one tree: "
+                                             "build an image that has it", wanted.texts[0],
+                                             wanted.n > 1 ? " and others" : "");
+}
+
 static int set_program(const struct bundle_opts *opts, const struct bundle_words *words, struct sandbox_spec *spec,
                        struct hutch_err *err)
 {
@@ -116,7 +132,7 @@ static int set_program(const struct bundle_opts *opts, const struct bundle_words
         return hutch_err_set(err, 0, "option '--entrypoint' is for a program of the image, and '%s' is brought into it",
                              words->file);
     if (words->file)
-        return hutch_program_set_file(spec, NULL, words->file, words->rest, err);
+        return hutch_program_set_file(spec, NULL, words->file, words->rest, err) < 0 ? -1 : refuse_packages(spec, err);
     if (!is_inside && has_own_program(spec, &is_inside, err) < 0)
         return -1;
     return is_inside ? hutch_run_inside_set(&opts->sandbox, words->rest, spec, err) : set_standard_input(spec, err);

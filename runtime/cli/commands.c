@@ -35,7 +35,7 @@ static const struct option_row run_rows[] = {
     { RUN, 0, "--entrypoint", "PROGRAM", OPTION_TEXT, AT(entrypoint),
       .help = "after it '-- ARGS': run this program of the image, in place of its own" },
     { RUN, 0, "--yes", NULL, OPTION_FLAG, AT(yes),
-      .help = "build the image first where it is missing, without asking at the terminal" },
+      .help = "build the image where it is missing, fetch what the script wants: without a question" },
     { ALL, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(rootfs),
       .help = "the host's own /usr, or a root tree, instead of an image" },
     { ALL, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(policy), .help = "isolation and limits (default: default)",

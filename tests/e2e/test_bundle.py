@@ -455,6 +455,14 @@ def test_bad_input(words, message, tmp_path):
     assert os.listdir(tmp_path) == ["full"]
 
 
+def test_a_script_that_wants_packages(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("# /// script\n# dependencies = ['rich']\n# ///\n")
+    done = bundle(support.IMAGE, str(tmp_path / "b"), str(script))
+    assert (done.returncode, done.stdout) == (125, b"") and not (tmp_path / "b").exists()
+    assert "wants the package 'rich', and a bundle has one tree" in support.sentence(done)
+
+
 @pytest.mark.parametrize("keys, message", [
     ({"layers": {"landlock": "require"}}, "the policy requires 'landlock'"),
     ({"layers": {"own_uid": "require"}}, "the policy requires 'own_uid'"),

@@ -229,6 +229,35 @@ def test_dependencies_of_a_script(home, folder, tmp_path):
     assert (done.returncode, done.stdout) == (0, b"shell\n"), done.stderr
 
 
+def test_a_script_alone_has_nothing_fetched(home, index, tmp_path):
+    """Nobody has read it, and what it wants is fetched by the host's network."""
+    make.wheel(index.folder, "nicate", "2.0")
+    make.wheel(index.folder, "frob")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    words = ["run", "--image", BASE, "--index", index.url]
+    for more in ([], ["--quiet"], ["--network", "none", "--policy", "strict"]):
+        done = hutch(home, *words, *more, str(script))
+        assert done.returncode == 125 and done.stdout == b"" and not index.asked, done
+        assert "'%s' wants packages that are not here: frob, nicate>=2 (--yes" % script in support.sentence(done)
+    done = hutch(home, *words, "--yes", str(script))
+    assert (done.returncode, done.stdout) == (0, b"1.0 2.0\n"), done.stderr
+    done = hutch(home, *words, str(script), env=NO_BUILDER)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"1.0 2.0\n", b""), "what is there needs no question"
+
+
+@pytest.mark.parametrize("requirement, says", [
+    ("x @ http://127.0.0.1:1/x-1.tar.gz", "is a URL, which a script may not have asked for"),
+    ("x @ https://127.0.0.1:1/${HTTPS_PROXY}/x-1-py3-none-any.whl", "has a '$'"),
+    ("frob --no-binary=:all:", "has an option of pip's behind it"),
+])
+def test_what_no_script_may_want(home, tmp_path, requirement, says):
+    script = tmp_path / "script.py"
+    script.write_text("# /// script\n# dependencies = ['%s']\n# ///\nprint(1)\n" % requirement)
+    done = hutch(home, "run", "--yes", "--image", BASE, str(script))
+    assert done.returncode == 125 and says in support.sentence(done) and done.stdout == b"", done
+
+
 @pytest.mark.parametrize("text, says", [
     ("# /// script\n# dependencies = ['frob']\nprint(1)\n", "has no end"),
     ("# /// script\n# dependencies = 'frob'\n# ///\n", "are not a list of texts"),
@@ -334,6 +363,61 @@ def test_code_of_a_pth_file_runs_inside_only(home, tmp_path):
     assert not mark.exists()
     done = hutch(home, "run", "--image", digest, "-c", "print('end')")
     assert b"end" in done.stdout and not mark.exists(), done
+
+
+def source(folder, name):
+    """A source archive whose build backend is its own."""
+    path = os.path.join(folder, name + "-1.0.tar.gz")
+    with tarfile.open(path, "w:gz") as archive:
+        for entry, text in (("pyproject.toml", "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"),
+                            ("backend.py", "import sys\nprint('BACKEND', file=sys.stderr, flush=True)\n1 / 0\n"),
+                            ("PKG-INFO", "Metadata-Version: 2.1\nName: %s\nVersion: 1.0\n" % name)):
+            one = tarfile.TarInfo("%s-1.0/%s" % (name, entry))
+            one.size = len(text)
+            archive.addfile(one, io.BytesIO(text.encode()))
+    return path
+
+
+def test_a_package_that_wants_a_source(home, index):
+    """--only-binary does not count for URLs, and a wheel may name one."""
+    source(index.folder, "evil")
+    url = index.url.replace("/simple/", "/files/evil-1.0.tar.gz")
+    make.wheel(index.folder, "frob", requires=["evil @ " + url])
+    done = hutch(home, "rootfs", "extend", BASE, "--quiet", "--pip", "frob", "--index", index.url)
+    assert done.returncode == 125 and "would have to be built from its source" in support.sentence(done), done.stderr
+    assert b"BACKEND" not in done.stderr
+    done = hutch(home, "rootfs", "extend", BASE, "--quiet", "--pip", "frob", "--index", index.url, "--allow-build")
+    assert done.returncode == 125 and "would have to be built" not in done.stderr.decode(), "the test's source is none that is built"
+
+
+def test_code_of_a_layer_does_not_run_in_the_next_builder(home, index, tmp_path):
+    """That has the network, and this host's loopback with it."""
+    url = index.url.replace("/simple/", "/hooked")
+    make.wheel(tmp_path, "hook", files={"hook.pth": "import urllib.request as r; r.urlopen(%r, timeout=5)\n" % url, "hook.py": ""})
+    make.wheel(index.folder, "frob")
+    digest = extend(home, "--pip", "hook", "--wheels", str(tmp_path))
+    extend(home, "--quiet", "--pip", "frob", "--index", index.url, image=digest)
+    assert "/hooked" not in index.asked and index.asked, index.asked
+    hutch(home, "run", "--image", digest, "--network", "host", "-c", "print('end')")
+    assert "/hooked" in index.asked, "the hook of this test works nowhere"
+
+
+def test_passwords_are_in_no_command_line(home, index):
+    """Every user of the host can read those."""
+    make.wheel(index.folder, "frob")
+    seen, looked = [], []
+
+    def look(_path):
+        looked.append(1)
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open("/proc/%s/cmdline" % pid, "rb") as opened:
+                words = opened.read()
+                seen.extend([words] if b"sesame" in words else [])
+    index.hold = look
+    env = {"PIP_INDEX_URL": index.url.replace("http://", "http://ada:sesame@"), "HTTPS_PROXY": "http://ada:sesame@127.0.0.1:1"}
+    digest = extend(home, "--quiet", "--pip", "frob", env=env)
+    assert run(home, digest, "import frob; print(frob.version)") == "1.0\n"
+    assert looked and not seen, seen
 
 
 # --------------------------------------------------------------------------------------------------

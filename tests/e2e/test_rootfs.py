@@ -1097,20 +1097,15 @@ def test_progress_bar_only_on_a_terminal(home, tmp_path):
 SCRIPTS = os.path.join(support.TREE, "rootfs")
 
 
-def packages(*words):
-    done = subprocess.run([os.path.join(SCRIPTS, "packages.sh"), *words], stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout.split()
-
-
 def test_one_package_list():
     """build.sh and the Dockerfile have their packages from packages.txt, by packages.sh, and from nowhere else."""
-    flavours = packages("flavours")
+    flavours = support.packages("flavours")
     assert flavours == ["minimal", "python", "python-full", "node"]
     for smaller, larger in (("minimal", "python"), ("python", "python-full"), ("minimal", "node")):
-        assert set(packages(smaller)) < set(packages(larger))
+        assert set(support.packages(smaller)) < set(support.packages(larger))
     for flavour in flavours:
-        assert len(packages(flavour)) == len(set(packages(flavour))), "a package is listed twice"
-        assert not set(packages("absent")) & set(packages(flavour))
+        assert len(support.packages(flavour)) == len(set(support.packages(flavour))), "a package is listed twice"
+        assert not set(support.packages("absent")) & set(support.packages(flavour))
     done = subprocess.run([os.path.join(SCRIPTS, "packages.sh"), "python-fuller"], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stdout == "" and "no flavour 'python-fuller'" in done.stderr
     with open(os.path.join(SCRIPTS, "Dockerfile"), encoding="utf-8") as opened:
@@ -1125,16 +1120,16 @@ def test_one_package_list():
         dockerfile += opened.read()
     for script in ("packages.sh", "prepare.sh", "trim.sh"):
         assert '"$here/%s"' % script in dockerfile, script
-    for name in packages("python-full"):
+    for name in support.packages("python-full"):
         assert not re.search(r"(?<![\w./-])%s(?![\w./-])" % re.escape(name), re.sub(r"#.*", "", dockerfile).replace("[\"python3\"]", "")), name
 
 
 def test_packages_of_a_release():
     """A package that one release alone has is not asked of another."""
-    assert packages("releases") == ["trixie", "bookworm"]
-    assert packages("python-full") == packages("python-full", packages("releases")[0])
-    assert packages("released", "bookworm") < packages("released", "trixie") and packages("released", "none") == []
-    assert set(packages("python-full", "bookworm")) ^ set(packages("python-full", "trixie")) == {"python3-pypdf2", "tzdata-legacy"}
+    assert support.packages("releases") == ["trixie", "bookworm"]
+    assert support.packages("python-full") == support.packages("python-full", support.packages("releases")[0])
+    assert support.packages("released", "bookworm") < support.packages("released", "trixie") and support.packages("released", "none") == []
+    assert set(support.packages("python-full", "bookworm")) ^ set(support.packages("python-full", "trixie")) == {"python3-pypdf2", "tzdata-legacy"}
 
 
 @contextlib.contextmanager
@@ -1172,8 +1167,8 @@ def test_images_hold_their_packages(name):
     with image(name) as (_, root):
         with open(os.path.join(root, "var/lib/dpkg/status"), encoding="utf-8") as opened:
             installed = set(re.findall(r"^Package: (\S+)\nStatus: install ok installed$", opened.read(), re.M))
-        assert set(packages(name)) <= installed
-        assert not set(packages("absent")) & installed
+        assert set(support.packages(name)) <= installed
+        assert not set(support.packages("absent")) & installed
 
 
 def python_of(root):
@@ -1333,10 +1328,10 @@ def test_releases_and_names(home, tmp_path, args, variable, suite, name):
 def test_releases_are_documented():
     with open(os.path.join(support.TREE, "docs", "hutch.1"), encoding="utf-8") as opened:
         page = opened.read()
-    for release in packages("releases"):
+    for release in support.packages("releases"):
         assert "\n.Cm %s" % release in page, release
     with open(os.path.join(SCRIPTS, "Dockerfile"), encoding="utf-8") as opened:
-        assert "ARG DEBIAN=debian:%s-slim\n" % packages("releases")[0] in opened.read()
+        assert "ARG DEBIAN=debian:%s-slim\n" % support.packages("releases")[0] in opened.read()
 
 
 def test_build_by_hutch(home, tmp_path):
