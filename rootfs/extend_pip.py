@@ -89,10 +89,12 @@ def words_for(request):
 
 def write_requirements(request):
     """An index may have a password in it, which is no word of a command line: that is seen from outside."""
-    with open(GIVEN + "/requirements.txt", encoding="utf-8") as given, open(REQUIREMENTS, "w", encoding="utf-8") as file:
+    with open(GIVEN + "/requirements.txt", encoding="utf-8") as file:
+        given = file.read()
+    with open(REQUIREMENTS, "w", encoding="utf-8") as file:
         if request["index"]:
             file.write("--index-url %s\n" % request["index"])
-        file.write(given.read())
+        file.write(given)
 
 
 def run_pip(pip, words, more):

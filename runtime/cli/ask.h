@@ -6,8 +6,8 @@
 
 /* Whether standard input and standard error are a terminal. */
 bool hutch_ask_can(void);
-/* Prints "hutch: @question [Y/n] ", or "[y/N]", and waits five minutes for a line. An empty one is @usual; the end of the
- * input, or none at all, is a no. */
+/* Prints "hutch: @question [Y/n] ", or "[y/N]", and waits five minutes for a line. An empty one is @usual; the end of
+ * the input, or none at all, is a no. */
 bool hutch_ask(const char *question, bool usual);
 
 #endif

@@ -118,9 +118,10 @@ static int refuse_packages(const struct sandbox_spec *spec, struct hutch_err *er
         return 0;
     if (hutch_requirement_add_script(&wanted, program->data, program->len, err) < 0)
         return -1;
-    return wanted.n == 0 ? 0 : hutch_err_set(err, 0, "the script wants the package '%.100s'%s, and a bundle has one tree: "
-                                             "build an image that has it", wanted.texts[0],
-                                             wanted.n > 1 ? " and others" : "");
+    if (wanted.n == 0)
+        return 0;
+    return hutch_err_set(err, 0, "the script wants the package '%.100s'%s, and a bundle has one tree: build an image "
+                                 "that has it", wanted.texts[0], wanted.n > 1 ? " and others" : "");
 }
 
 static int set_program(const struct bundle_opts *opts, const struct bundle_words *words, struct sandbox_spec *spec,

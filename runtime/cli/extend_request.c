@@ -147,8 +147,8 @@ static int set_wheels(struct extend_request *request, const char *dir, struct hu
     if (!S_ISDIR(st.st_mode))
         return hutch_err_set(err, ENOTDIR, "option '--wheels': '%s'", dir);
     if (strstr(request->wheels, ":/") || has_control(request->wheels))
-        return hutch_err_set(err, 0, "option '--wheels': the path '%.200s' has ':/' or a control character in it, which "
-                                     "no volume may have", dir);
+        return hutch_err_set(err, 0, "option '--wheels': the path '%.200s' has ':/' or a control character in it, "
+                                     "which no volume may have", dir);
     return 0;
 }
 
@@ -167,8 +167,8 @@ static int set_npm(struct extend_request *request, const char *path, struct hutc
     if (!S_ISDIR(st.st_mode))
         *(slash == real ? slash + 1 : slash) = '\0';
     if (strstr(real, ":/") || has_control(real))
-        return hutch_err_set(err, 0, "option '--npm': the path '%.200s' has ':/' or a control character in it, which no "
-                                     "volume may have", path);
+        return hutch_err_set(err, 0, "option '--npm': the path '%.200s' has ':/' or a control character in it, which "
+                                     "no volume may have", path);
     if (asprintf(&file, "%s/package.json", real) < 0) {
         file = NULL;
         return hutch_err_set(err, ENOMEM, "take '%s'", path);

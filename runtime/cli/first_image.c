@@ -37,8 +37,8 @@ static bool is_wanted(const char *image)
 {
     auto_free char *question = NULL;
 
-    if (asprintf(&question, "there is no image '%s' yet. It is built from Debian's packages: some hundred megabytes are "
-                            "fetched, and it takes minutes. Build it now?", image) < 0) {
+    if (asprintf(&question, "there is no image '%s' yet. It is built from Debian's packages: some hundred megabytes "
+                            "are fetched, and it takes minutes. Build it now?", image) < 0) {
         question = NULL;
         return false;
     }

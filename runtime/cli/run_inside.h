@@ -1,8 +1,8 @@
 /* run_inside.h - hutch run --image X [--entrypoint P] -- PROGRAM ARGS: what is in the image, run as the image wants it.
  *
  * Entrypoint, Cmd and WorkingDir are obeyed as docker run has them: words take the place of Cmd, --entrypoint that of
- * both, and --workdir that of WorkingDir. Env is every run's: runtime/config/image_env.h. The image's user never counts:
- * a sandbox has one. */
+ * both, and --workdir that of WorkingDir. Env is every run's: runtime/config/image_env.h. The image's user never
+ * counts: a sandbox has one. */
 #ifndef HUTCH_CLI_RUN_INSIDE_H
 #define HUTCH_CLI_RUN_INSIDE_H
 

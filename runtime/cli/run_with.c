@@ -159,7 +159,8 @@ int hutch_run_with(struct run_opts *opts, const char *home, const char *script, 
     if (hutch_extend_request_set_sources(&request, &sources, err) < 0 ||
         find(&request, home, image, ret, &is_found, err) < 0)
         return -1;
-    if (!is_found && wanted.n > 0 && check_wanted(opts, script, &wanted, hutch_extend_request_needs_network(&request), err) < 0)
+    if (!is_found && wanted.n > 0 &&
+        check_wanted(opts, script, &wanted, hutch_extend_request_needs_network(&request), err) < 0)
         return -1;
     if (!is_found && (make(opts, &request, image, err) < 0 || find(&request, home, image, ret, &is_found, err) < 0))
         return -1;

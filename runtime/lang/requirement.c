@@ -359,7 +359,8 @@ static const char *find_dependencies(const char *block)
 
 static int no_list(struct hutch_err *err)
 {
-    return hutch_err_set(err, 0, "the script's \"dependencies\" are not a list of texts such as [\"rich\", \"polars>=1\"]");
+    return hutch_err_set(err, 0, "the script's \"dependencies\" are not a list of texts such as [\"rich\", "
+                                 "\"polars>=1\"]");
 }
 
 int hutch_requirement_add_script(struct requirement_list *list, const char *text, size_t len, struct hutch_err *err)
