@@ -10,7 +10,7 @@
 const { spawnSync } = require('child_process');
 const fs = require('fs');
 
-const WORK = '/mnt/data/work', ROOT = '/mnt/data/out', GIVEN = '/mnt/npm';
+const WORK = '/mnt/data/work', ROOT = '/mnt/data/out', GIVEN = '/mnt/npm', AUTHORITIES = '/mnt/authorities/all.pem';
 const LONG_AGO = '@315619200'; // as of the layers of pip
 const MAX_ERROR = 600;
 
@@ -31,6 +31,8 @@ function environmentFor(request) {
     const env = { ...process.env, ...request.environment, HOME: '/mnt/data/home', TMPDIR: '/mnt/data/tmp' };
     if (request.index)
         env.npm_config_registry = request.index;
+    if (fs.existsSync(AUTHORITIES))
+        env.NODE_EXTRA_CA_CERTS = AUTHORITIES;
     return env;
 }
 

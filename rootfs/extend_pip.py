@@ -26,6 +26,7 @@ ROOT = WORK + "/root"
 REPORT = WORK + "/report.json"
 GIVEN = "/mnt/in"
 REQUIREMENTS = WORK + "/requirements.txt"
+AUTHORITIES = "/mnt/authorities/all.pem"
 PIP_WHEEL = "/mnt/pip/pip.whl"
 # argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages, with ":"
 # between them; pip's own words. --only-binary does not count for what is named by a URL, a package's own dependency
@@ -80,6 +81,8 @@ def words_for(request):
         words += ["--only-binary", ":all:"]
     if request["index"] == "":
         words += ["--no-index"]
+    if os.path.exists(AUTHORITIES):
+        words += ["--cert", AUTHORITIES]
     if request["trusted"]:
         words += ["--trusted-host", request["trusted"]]
     if request["wheels"]:

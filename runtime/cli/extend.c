@@ -92,6 +92,28 @@ static void add_pip(struct words *words)
     globfree(&found);
 }
 
+/* The file of those whom the host trusts to vouch for an index: a company's own authority is in no image. *@ret is the
+ * caller's; NULL: there is none. */
+static int find_authorities(const struct extend_request *request, char **ret, struct hutch_err *err)
+{
+    const char *const names[] = { request->npm ? "NODE_EXTRA_CA_CERTS" : "PIP_CERT", "SSL_CERT_FILE" };
+    const char *path = "/etc/ssl/certs/ca-certificates.crt", *name = NULL;
+    struct stat st;
+
+    *ret = NULL;
+    if (!hutch_extend_request_needs_network(request))
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(names) && !name; i++)
+        if (getenv(names[i]) && getenv(names[i])[0])
+            name = names[i];
+    *ret = realpath(name ? getenv(name) : path, NULL);
+    if (!*ret)
+        return name ? hutch_err_set(err, errno, "%s names '%.200s': look at it", name, getenv(name)) : 0;
+    if (stat(*ret, &st) < 0 || !S_ISREG(st.st_mode) || strstr(*ret, ":/"))
+        return hutch_err_set(err, 0, "%s: '%.200s' is no file of authorities", name ? name : "TLS", *ret);
+    return 0;
+}
+
 /* Proxies may have passwords, as an index may, so they go by a file: everybody on the host sees a command line. */
 static void add_environment(cJSON *json)
 {
@@ -127,7 +149,7 @@ static char *describe_request(const struct extend_request *request)
 }
 
 static void make_words(struct words *words, const struct extend_job *job, const char *hex, const char *work,
-                       const char *script)
+                       const char *script, const char *authorities)
 {
     const struct extend_request *request = job->request;
 
@@ -145,6 +167,8 @@ static void make_words(struct words *words, const struct extend_job *job, const 
     ADD(words, "-e");
     ADD(words, "PYTHONHASHSEED=0");
     add_volume(words, work, "/mnt/in", "");
+    if (authorities)
+        add_volume(words, authorities, "/mnt/authorities", "/all.pem");
     if (request->npm)
         add_volume(words, request->npm, "/mnt/npm", "");
     else
@@ -259,6 +283,7 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     auto_fd archive = openat(work->dirfd, ARCHIVE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     struct watch watch = { .job = job, .until = until, .archive_fd = archive };
     auto_free char *found = NULL, *script = NULL, *in = NULL, *about = describe_request(job->request);
+    auto_free char *authorities = NULL;
     auto_words words = { .n = 0 };
     char path[PATH_MAX];
     struct child_run run = { .path = path, .env = environ, .stdout_fd = archive, .lock_fd = work->dirfd, .until = until,
@@ -282,7 +307,9 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     script = realpath(found, NULL);
     if (!script)
         return hutch_err_set(err, errno, "look at '%s'", found);
-    make_words(&words, job, hex, in, script);
+    if (find_authorities(job->request, &authorities, err) < 0)
+        return -1;
+    make_words(&words, job, hex, in, script, authorities);
     if (words.is_broken)
         return hutch_err_set(err, ENOMEM, "make a layer");
     run.argv = words.argv;

@@ -56,7 +56,7 @@ static int set_index(struct extend_request *request, const char *url, const char
 static int refuse_variables(struct hutch_err *err)
 {
     static const char *const names[] = { "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT",
-                                         "PIP_CERT", "PIP_CLIENT_CERT", "PIP_PROXY" };
+                                         "PIP_CLIENT_CERT", "PIP_PROXY" };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         const char *value = getenv(names[i]);
