@@ -20,6 +20,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import zipfile
 
 WORK = "/mnt/data"
 ROOT = WORK + "/root"
@@ -60,6 +61,12 @@ def fail(text):
     sys.exit(1)
 
 
+def version_of_wheel():
+    """Of the host's pip: "23.0.1"."""
+    with zipfile.ZipFile(PIP_WHEEL) as wheel:
+        return next(name for name in wheel.namelist() if ".dist-info/" in name).split("-")[1].partition(".dist")[0]
+
+
 def find_pip(request):
     packages = site.getsitepackages()
     sys.path += packages
@@ -68,6 +75,10 @@ def find_pip(request):
     if importlib.util.find_spec("pip"):
         return [*words, "", *how]
     if os.path.exists(PIP_WHEEL):
+        version = version_of_wheel()
+        if sys.version_info >= (3, 12) and tuple(map(int, version.split(".")[:2])) < (23, 1):
+            fail("the image has no pip, and this host's (%s) is too old for its Python %s: take an image that has, "
+                 "such as python" % (version, sysconfig.get_python_version()))
         return [*words, PIP_WHEEL, *how]
     return fail("the image has no pip, and this host has no wheel of it (apt install python3-pip-whl): take an image "
                 "that has, such as python")
