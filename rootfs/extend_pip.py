@@ -11,6 +11,7 @@ something at its start, in which a package's code could wait for a sandbox with 
 "environment" (variables of proxies), "wheels" (whether /mnt/wheels has some), "build" (whether packages may be built
 from source) and "trusted" (a host without TLS, or null)."""
 import compileall
+import glob
 import importlib.util
 import json
 import os
@@ -28,6 +29,7 @@ REPORT = WORK + "/report.json"
 GIVEN = "/mnt/in"
 REQUIREMENTS = WORK + "/requirements.txt"
 AUTHORITIES = "/mnt/authorities/all.pem"
+OWN_WHEELS = "/usr/share/python-wheels/pip-*.whl"  # of Debian's package python3-pip-whl
 PIP_WHEEL = "/mnt/pip/pip.whl"
 # argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages, with ":"
 # between them; pip's own words. --only-binary does not count for what is named by a URL, a package's own dependency
@@ -74,6 +76,9 @@ def find_pip(request):
     how = ["build" if request["build"] else "wheels", ":".join(packages)]
     if importlib.util.find_spec("pip"):
         return [*words, "", *how]
+    own = sorted(glob.glob(OWN_WHEELS))
+    if own:
+        return [*words, own[-1], *how]
     if os.path.exists(PIP_WHEEL):
         version = version_of_wheel()
         if sys.version_info >= (3, 12) and tuple(map(int, version.split(".")[:2])) < (23, 1):

@@ -13,7 +13,7 @@ const table = 'city,people\nOslo,709037\nBergen,291940\nTrondheim,212660\n';
 const written = await sandbox.files.write('cities.csv', table);
 show("files.write('cities.csv', table)", written.path);
 
-const code = "import pandas as pd\ncities = pd.read_csv('cities.csv')\nprint(len(cities), 'cities')\ncities.people.sum()";
+const code = "import pandas as pd\ncities = pd.read_csv('cities.csv')\nprint(len(cities), 'cities')\nint(cities.people.sum())";
 const sum = await sandbox.runCode(code);
 show(`runCode(\`${code}\`)`, `${sum.logs.stdout.join('')}${sum.text}`);
 
@@ -31,8 +31,8 @@ await sandbox.pause();
 show('pause()', (await Sandbox.getInfo(sandbox.sandboxId)).state);
 
 const again = await Sandbox.connect(sandbox.sandboxId);
-const kept = await again.runCode('cities.people.max()');
-show(`Sandbox.connect('${sandbox.sandboxId}'), runCode('cities.people.max()')`, kept.text);
+const kept = await again.runCode('int(cities.people.max())');
+show(`Sandbox.connect('${sandbox.sandboxId}'), runCode('int(cities.people.max())')`, kept.text);
 
 const file = Buffer.from(await again.files.read('people.png', { format: 'bytes' }));
 writeFileSync('people.png', file);

@@ -44,10 +44,11 @@ def test_option_order_does_not_matter(write):
 
 
 def test_environment_of_policy(write):
-    path = write(extended(environment={"FROM_POLICY": "yes", "LANG": None}))
+    """What it takes away is the image's to say, where that says it: LANG is in ours, MPLBACKEND is not."""
+    path = write(extended(environment={"FROM_POLICY": "yes", "LANG": None, "MPLBACKEND": None}))
     done = run("--policy", path, "-e", "FROM_OPTION=too", "-c",
-               "import os; print([os.environ.get(n) for n in ('FROM_POLICY', 'FROM_OPTION', 'LANG')])")
-    assert done.stdout == b"['yes', 'too', None]\n", done.stderr
+               "import os; print([os.environ.get(n) for n in ('FROM_POLICY', 'FROM_OPTION', 'LANG', 'MPLBACKEND')])")
+    assert done.stdout == b"['yes', 'too', 'C.UTF-8', None]\n", done.stderr
 
 
 def test_mounts_of_policy(write, tmp_path):

@@ -615,7 +615,7 @@ def test_refused_file_where_interpreter_is_missing(tmp_path):
 # --------------------------------------------------------------------------------------------------
 # Languages
 
-@pytest.mark.parametrize("name", ["main.ts", "main.go", "main.c", "main.rs", "table.csv"])
+@pytest.mark.parametrize("name", ["main.tsx", "main.go", "main.c", "main.rs", "table.csv"])
 def test_ending_of_no_language(tmp_path, name):
     """It may be Python to the letter: what its name says is something else."""
     script = tmp_path / name

@@ -10,7 +10,9 @@ const COMMAND = `
 def _hutch_command(text):
     import json, os, signal, subprocess
     given = json.loads(text)
-    env = {**os.environ, **given["env"]}
+    # The shell's own ask for colours, as a kernel's do; what this prints is no terminal's.
+    colours = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR")
+    env = {**{name: value for name, value in os.environ.items() if name not in colours}, **given["env"]}
     if "MPLBACKEND" not in given["env"]:
         env["MPLBACKEND"] = "Agg"  # the session's own draws into cells
     process = subprocess.Popen(given["command"], cwd=given["directory"], env=env, stdin=subprocess.DEVNULL,

@@ -23,10 +23,12 @@ def load(directory, has_shell=True):
     import cells
     import channel
     import environment
+    import immortal
     import preload
 
     helper = ctypes.PyDLL(os.path.join(directory, "helper.so"))
     channel.set_helper(helper, ctypes)
+    immortal.set_helper(helper, ctypes)
     environment.get_ready()
     names = ["IPython", "ipykernel", "matplotlib", "matplotlib.pyplot", "pandas"] if has_shell else []
     report = preload.load("\n".join(names).encode())
