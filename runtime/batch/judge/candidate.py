@@ -242,8 +242,8 @@ def become_candidate(channel, finish_tests):
     low, high = sorted((channel.read_fd, channel.write_fd))
     os.closerange(3, low)
     os.closerange(low + 1, high)
-    # Not beyond the limit: Python has libc do that, which ends a process where a container's filter lacks close_range(2)
-    # and there is no procfs.
+    # Not beyond the limit: Python has libc do that, which ends a process where a container's filter lacks
+    # close_range(2) and there is no procfs.
     os.closerange(high + 1, min(4096, os.sysconf("SC_OPEN_MAX")))
     channel.send(["here", confine()])
     job = channel.receive()
