@@ -151,7 +151,7 @@ static int check_rest(const char *text, bool is_foreign, struct hutch_err *err)
 static int add(struct requirement_list *list, const char *text, size_t len, bool is_foreign, struct hutch_err *err)
 {
     static const char *const places[] = { "git+", "hg+", "svn+", "file:", "http:", "https:", ".", "/" };
-    size_t name = 0;
+    size_t name = 0, behind;
     char *copy;
 
     while (len > 0 && is_space(*text)) {
@@ -178,7 +178,10 @@ static int add(struct requirement_list *list, const char *text, size_t len, bool
         return refuse(text, len, "does not begin with a name", err);
     while (name < len && strchr(name_chars, text[name]))
         name++;
-    if (name < len && !strchr(" \t<>=!~;[(@", text[name]))
+    behind = name;
+    while (behind < len && is_space(text[behind]))
+        behind++;
+    if (behind < len && !strchr("<>=!~;[(@", text[behind]) && (behind == name || text[behind] != '-'))
         return refuse(text, len, "is none: NAME, NAME>=VERSION, NAME[EXTRA] or NAME @ URL", err);
     copy = normalise(text, len);
     if (!copy)

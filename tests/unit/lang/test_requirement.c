@@ -28,6 +28,8 @@ static const struct { const char *label, *text, *want; } words[] = {
     { "empty", "", "a requirement is empty" },
     { "a line", "a\nb", "has a character that no requirement has" },
     { "no name", "a$b", "is none" },
+    { "a comma behind it", "a ,<2", "is none" },
+    { "two names", "a b", "is none" },
     { "an option behind it", "a --no-binary=:all:", "has an option of pip's behind it" },
     { "an option within quotes", "a; os_name == 'x --no-binary=:all:'", "has an option of pip's behind it" },
     { "an option behind a tab", "a; x == 'y\t--pre'", "has an option of pip's behind it" },
