@@ -161,7 +161,8 @@ def test_children_are_counted(podman):
     # The worker and its memory holder are of the 64 that may be.
     assert result["verdict"] == "ok" and said[0] == "11" and 60 <= int(said[1]) <= 63, result
     assert result["limits"]["pids"]["enforced_by"] == ["rlimit"], result["limits"]
-    assert result["usage"]["pids_peak"] == int(said[1]) + 1, "seen by init although nothing in /proc shows them inside"
+    # The process that forks the worker may be seen, too.
+    assert int(said[1]) + 1 <= result["usage"]["pids_peak"] <= int(said[1]) + 2, "seen by init although nothing in /proc shows them inside"
 
 
 @pytest.mark.parametrize("how", MEMORY)
