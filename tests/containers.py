@@ -12,6 +12,31 @@ import tempfile
 
 import support
 
+# Of a sandbox with 64 processes at most. They end before their parent: when that has given up its memory, init counts the process
+# that held it, too.
+CHILDREN = """
+import os, time
+made = []
+try:
+    for i in range(200):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60); os._exit(0)
+        made.append(pid)
+except OSError as error: print(error.errno)
+time.sleep(1)
+for pid in made: os.kill(pid, 9)
+for pid in made: os.waitpid(pid, 0)
+print(len(made))
+"""
+# Of one whose memory is to be used up.
+MEMORY = {
+    "one process": "kept = []\nwhile len(kept) < 1024: kept.append(b'x' * (1 << 20))",
+    "four processes": "import os, time\nfor i in range(4):\n    if os.fork() == 0:\n        kept = b'x' * (300 << 20); time.sleep(60)\n"
+                      "time.sleep(60)",
+    "shared memory": "import mmap, time\nm = mmap.mmap(-1, 1 << 30)\nfor at in range(0, 1 << 30, 4096): m[at] = 1\ntime.sleep(60)",
+}
+
 
 def tiny_image(path):
     """A root file system of directories and links, over which this machine's /usr is mounted."""

@@ -10,6 +10,7 @@ Environment (set by tests/run; every variable has a default for running pytest b
   HUTCH_WARM          1: hutch run is called with --warm, so the same tests are those of the engine
   HUTCH_STRICT_TESTS  1: a missing kernel feature fails a test instead of skipping it
 """
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -230,6 +231,16 @@ def program(name):
     path = os.path.join(PROGRAMS, name)
     assert os.access(path, os.X_OK), "%s is not built (make unit)" % path
     return path
+
+
+def processes_about(path):
+    """Those that speak of @path on their command lines."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open("/proc/%s/cmdline" % pid, "rb") as opened:
+            if path.encode() in opened.read():
+                found.append(int(pid))
+    return found
 
 
 def packages(*words):

@@ -204,31 +204,13 @@ found = Statfs(); ctypes.CDLL(None).statfs(b"/proc", ctypes.byref(found)); print
 
 
 def test_children_are_counted(podman):
-    path = podman.file("children.py", """
-import os, time
-made = 0
-try:
-    for i in range(200):
-        if os.fork() == 0:
-            time.sleep(60); os._exit(0)
-        made += 1
-except OSError as error: print(error.errno)
-time.sleep(1)
-print(made)
-""")
+    path = podman.file("children.py", containers.CHILDREN)
     result = podman.hutch([], path)
     assert result["stdout"].split() == ["11", "63"], result
     assert result["usage"]["pids_peak"] == 64, "seen by init although nothing in /proc shows them inside"
 
 
-@pytest.mark.parametrize("how", ["one process", "four processes", "shared memory", "sockets"])
-def test_memory_is_counted(podman, how):
-    programs = {
-        "one process": "kept = []\nwhile len(kept) < 1024: kept.append(b'x' * (1 << 20))",
-        "four processes": "import os, time\nfor i in range(4):\n    if os.fork() == 0:\n        kept = b'x' * (300 << 20); time.sleep(60)\n"
-                          "time.sleep(60)",
-        "shared memory": "import mmap, time\nm = mmap.mmap(-1, 1 << 30)\nfor at in range(0, 1 << 30, 4096): m[at] = 1\ntime.sleep(60)",
-        "sockets": """
+SOCKETS = """
 import socket, time
 listener = socket.create_server(("127.0.0.1", 0), backlog=512)
 kept, queued = [], 0
@@ -242,8 +224,12 @@ try:
         except BlockingIOError: pass
 except OSError: pass
 time.sleep(60)
-"""}
-    path = podman.file("memory.py", programs[how] + "\nprint('survived')\n")
+"""
+
+
+@pytest.mark.parametrize("how", [*containers.MEMORY, "sockets"])
+def test_memory_is_counted(podman, how):
+    path = podman.file("memory.py", {**containers.MEMORY, "sockets": SOCKETS}[how] + "\nprint('survived')\n")
     words = ["--memory", "128M"] if how == "sockets" else []
     result = podman.hutch([], *words, path)
     assert "survived" not in result["stdout"], result

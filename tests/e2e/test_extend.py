@@ -28,7 +28,7 @@ def home(tmp_path):
     if os.path.isdir(path + "/images"):
         assert support.hutch("rootfs", "list", env={"HUTCH_HOME": path}).returncode == 0
         assert os.listdir(path + "/images/tmp") == [], "files are left"
-    assert not processes(path), "processes are left"
+    assert not support.processes_about(path), "processes are left"
     support.remove_tree(path)
 
 
@@ -48,15 +48,6 @@ def folder(tmp_path):
     make.wheel(path, "nicate", "2.0")
     make.wheel(path, "frob", requires=["nicate>=2"])
     return str(path)
-
-
-def processes(path):
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open("/proc/%s/cmdline" % pid, "rb") as opened:
-            if path.encode() in opened.read():
-                found.append(int(pid))
-    return found
 
 
 def environment(home, **more):
@@ -564,7 +555,7 @@ def test_killed_in_the_middle(home, index, number):
     child.send_signal(number)
     assert child.wait(SECONDS) == -number
     child.communicate()
-    await_that(lambda: not processes(home), "processes are left")
+    await_that(lambda: not support.processes_about(home), "processes are left")
     gone.append(True)
     index.hold = lambda path: None
     hutch(home, "rootfs", "list")

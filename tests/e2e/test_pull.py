@@ -49,20 +49,10 @@ def has_skopeo():
 def home(tmp_path):
     path = str(tmp_path / "home")
     yield path
-    assert not processes(path), "processes are left"
+    assert not support.processes_about(path), "processes are left"
     if os.path.isdir(path):
         assert os.listdir(path + "/images/tmp") == [], "files are left"
     support.remove_tree(path)
-
-
-def processes(path):
-    """Those that speak of @path on their command lines."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open("/proc/%s/cmdline" % pid, "rb") as opened:
-            if path.encode() in opened.read():
-                found.append(int(pid))
-    return found
 
 
 def pull(home, *args, env=None, **options):
@@ -535,7 +525,7 @@ def await_skopeo(home):
     """The process of it that works for the store."""
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
-        for pid in processes(home):
+        for pid in support.processes_about(home):
             with contextlib.suppress(OSError):
                 if os.readlink("/proc/%d/exe" % pid).endswith("/skopeo"):
                     return pid
@@ -551,7 +541,7 @@ def test_interrupted(home, silent, number):
     process.send_signal(number)
     out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == -number and out == b"" and err.decode() == "hutch: pull '%s': Operation canceled\n" % silent
-    assert not processes(home) and os.listdir(home + "/images/tmp") == []
+    assert not support.processes_about(home) and os.listdir(home + "/images/tmp") == []
 
 
 def test_stubborn_skopeo(home, tmp_path):
@@ -567,7 +557,7 @@ def test_killed(home, silent):
     process.kill()
     process.communicate(timeout=SECONDS)
     until = time.monotonic() + SECONDS
-    while processes(home):
+    while support.processes_about(home):
         assert time.monotonic() < until, "skopeo goes on"
         time.sleep(0.02)
     assert pid and len(os.listdir(home + "/images/tmp")) == 1
@@ -664,7 +654,7 @@ def test_progress_at_a_terminal(home, shelf):
 def test_ctrl_c(home, silent):
     shown, status = at_terminal(home, silent, "--insecure", keys=b"\x03")
     assert status == -signal.SIGINT and "Operation canceled" in shown
-    assert not processes(home) and os.listdir(home + "/images/tmp") == []
+    assert not support.processes_about(home) and os.listdir(home + "/images/tmp") == []
 
 
 def test_two_at_once(home, shelf):
