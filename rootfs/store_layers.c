@@ -230,15 +230,6 @@ int hutch_store_unpack_layer(const struct store_work *work, const char *archive,
 
 /* --- an extended image ------------------------------------------------------------------------------------------ */
 
-static int write_file(int dirfd, const char *name, const char *text, struct hutch_err *err)
-{
-    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    if (fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
-        return hutch_err_set(err, errno, "write '%s'", name);
-    return 0;
-}
-
 static int write_extension(const struct store_work *work, const char *text, uint64_t bytes, uint64_t entries,
                            struct hutch_err *err)
 {
@@ -255,7 +246,8 @@ static int write_extension(const struct store_work *work, const char *text, uint
         numbers = NULL;
         return hutch_err_set(err, ENOMEM, "describe the image");
     }
-    return write_file(dir, EXTENSION_FILE, text, err) < 0 ? -1 : write_file(dir, "image.json", numbers, err);
+    return hutch_fd_write_new(dir, EXTENSION_FILE, text, 0600, err) < 0
+               ? -1 : hutch_fd_write_new(dir, "image.json", numbers, 0600, err);
 }
 
 /* Moves tmp/WORK/@from to @to, unless that is there: then it is the same. */
@@ -298,7 +290,7 @@ int hutch_store_add_extension(const struct store *store, const struct store_work
 
     if (made < 0)
         return hutch_err_set(err, errno, "open the layer");
-    if (hutch_digest_of(text, len, hex, err) < 0 || write_file(made, "layer.json", about, err) < 0 ||
+    if (hutch_digest_of(text, len, hex, err) < 0 || hutch_fd_write_new(made, "layer.json", about, 0600, err) < 0 ||
         write_extension(work, text, bytes, entries, err) < 0 || hutch_store_lock(store, LOCK_EX, &lock, err) < 0)
         return -1;
     snprintf(layer_path, sizeof(layer_path), "layers/%s", extension->layers[extension->n_layers - 1]);

@@ -11,6 +11,15 @@ bool hutch_fd_is_same_file(int a, int b)
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+int hutch_fd_write_new(int dirfd, const char *name, const char *text, mode_t mode, struct hutch_err *err)
+{
+    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+    if (fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
+        return hutch_err_set(err, errno, "write '%s'", name);
+    return 0;
+}
+
 int hutch_fd_write_all(int fd, const void *buf, size_t len)
 {
     const char *p = buf;

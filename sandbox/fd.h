@@ -45,6 +45,9 @@ bool hutch_fd_is_same_file(int a, int b);
 /* Writes all @len bytes, whatever write(2) takes at a time. -1 with errno set. */
 int hutch_fd_write_all(int fd, const void *buf, size_t len);
 
+/* Makes the file @name, which must not be there, with @text in it. */
+int hutch_fd_write_new(int dirfd, const char *name, const char *text, mode_t mode, struct hutch_err *err);
+
 /* Reads until end of file or @len bytes. The count, or -1 with errno set. */
 ssize_t hutch_fd_read_full(int fd, void *buf, size_t len);
 

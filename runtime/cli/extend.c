@@ -6,6 +6,7 @@
 #include "runtime/cli/child.h"
 #include "runtime/cli/rootfs_script.h"
 #include "runtime/cli/say.h"
+#include "runtime/cli/words.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -34,51 +35,10 @@ static const char bundled_places[] = "/usr/lib/python3*/ensurepip/_bundled/pip-*
 
 /* --- the builder's command line --------------------------------------------------------------------------------- */
 
-struct words {
-    char **argv; /* owned, each */
-    size_t n, room;
-    bool is_broken; /* memory was short */
-};
-#define auto_words __attribute__((cleanup(words_done))) struct words
-
-static void words_done(struct words *words)
-{
-    for (size_t i = 0; i < words->n; i++)
-        free(words->argv[i]);
-    free(words->argv);
-}
-
-/* @parts: joined to one word; ends with NULL. */
-static void add_word(struct words *words, const char *const *parts)
-{
-    struct text_buffer t = TEXT_BUFFER_INIT;
-    char **bigger = words->argv;
-
-    if (words->n + 2 > words->room) {
-        bigger = reallocarray(words->argv, words->room * 2 + 32, sizeof(*bigger));
-        if (!bigger) {
-            words->is_broken = true;
-            return;
-        }
-        words->argv = bigger;
-        words->room = words->room * 2 + 32;
-    }
-    hutch_text_add_string(&t, "");
-    for (; *parts; parts++)
-        hutch_text_add_string(&t, *parts);
-    bigger[words->n] = hutch_text_take(&t, NULL);
-    if (!bigger[words->n]) {
-        words->is_broken = true;
-        return;
-    }
-    bigger[++words->n] = NULL;
-}
-#define ADD(words, ...) add_word(words, (const char *const[]){ __VA_ARGS__, NULL })
-
 static void add_volume(struct words *words, const char *source, const char *directory, const char *name)
 {
-    ADD(words, "-v");
-    ADD(words, source, ":", directory, name, ":ro");
+    ADD_WORD(words, "-v");
+    ADD_WORD(words, source, ":", directory, name, ":ro");
 }
 
 /* A copy of pip that this host has: for images that have none. */
@@ -153,19 +113,19 @@ static void make_words(struct words *words, const struct extend_job *job, const 
 {
     const struct extend_request *request = job->request;
 
-    ADD(words, "hutch");
-    ADD(words, "run");
-    ADD(words, "--no-server");
-    ADD(words, "--raw");
-    ADD(words, "--quiet");
-    ADD(words, "--image");
-    ADD(words, "sha256:", hex);
-    ADD(words, "--policy");
-    ADD(words, work, "/policy.json");
-    ADD(words, "--network");
-    ADD(words, hutch_extend_request_needs_network(request) ? "host" : "none");
-    ADD(words, "-e");
-    ADD(words, "PYTHONHASHSEED=0");
+    ADD_WORD(words, "hutch");
+    ADD_WORD(words, "run");
+    ADD_WORD(words, "--no-server");
+    ADD_WORD(words, "--raw");
+    ADD_WORD(words, "--quiet");
+    ADD_WORD(words, "--image");
+    ADD_WORD(words, "sha256:", hex);
+    ADD_WORD(words, "--policy");
+    ADD_WORD(words, work, "/policy.json");
+    ADD_WORD(words, "--network");
+    ADD_WORD(words, hutch_extend_request_needs_network(request) ? "host" : "none");
+    ADD_WORD(words, "-e");
+    ADD_WORD(words, "PYTHONHASHSEED=0");
     add_volume(words, work, "/mnt/in", "");
     if (authorities)
         add_volume(words, authorities, "/mnt/authorities", "/all.pem");
@@ -179,26 +139,17 @@ static void make_words(struct words *words, const struct extend_job *job, const 
         add_volume(words, request->files.texts[i], "/mnt/files", strrchr(request->files.texts[i], '/'));
     /* Without what the layers and the image have Python do when it starts: a package's code could wait there. */
     add_volume(words, script, "/mnt/builder", strrchr(script, '/'));
-    ADD(words, "--entrypoint");
-    ADD(words, request->npm ? "node" : "python3");
-    ADD(words, "--");
+    ADD_WORD(words, "--entrypoint");
+    ADD_WORD(words, request->npm ? "node" : "python3");
+    ADD_WORD(words, "--");
     if (!request->npm) {
-        ADD(words, "-s");
-        ADD(words, "-S");
+        ADD_WORD(words, "-s");
+        ADD_WORD(words, "-S");
     }
-    ADD(words, "/mnt/builder", strrchr(script, '/'));
+    ADD_WORD(words, "/mnt/builder", strrchr(script, '/'));
 }
 
 /* --- what it may take ------------------------------------------------------------------------------------------- */
-
-static int write_text(int dirfd, const char *name, const char *text, struct hutch_err *err)
-{
-    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-
-    if (fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
-        return hutch_err_set(err, errno, "write '%s'", name);
-    return 0;
-}
 
 /* What is downloaded lies beside what is installed, so twice the size may be taken while the layer is made. */
 static int write_policy(const struct extend_job *job, int dirfd, struct hutch_err *err)
@@ -213,7 +164,7 @@ static int write_policy(const struct extend_job *job, int dirfd, struct hutch_er
         text = NULL;
         return hutch_err_set(err, ENOMEM, "write the builder's policy");
     }
-    return write_text(dirfd, "policy.json", text, err);
+    return hutch_fd_write_new(dirfd, "policy.json", text, 0644, err);
 }
 
 static int write_requirements(const struct extend_request *request, int dirfd, struct hutch_err *err)
@@ -234,7 +185,7 @@ static int write_requirements(const struct extend_request *request, int dirfd, s
     text = hutch_text_take(&t, NULL);
     if (!text)
         return hutch_err_set(err, ENOMEM, "list the requirements");
-    return write_text(dirfd, "requirements.txt", text, err);
+    return hutch_fd_write_new(dirfd, "requirements.txt", text, 0644, err);
 }
 
 struct watch {
@@ -284,7 +235,7 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     struct watch watch = { .job = job, .until = until, .archive_fd = archive };
     auto_free char *found = NULL, *script = NULL, *in = NULL, *about = describe_request(job->request);
     auto_free char *authorities = NULL;
-    auto_words words = { .n = 0 };
+    auto_words words = WORDS_INIT;
     char path[PATH_MAX];
     struct child_run run = { .path = path, .env = environ, .stdout_fd = archive, .lock_fd = work->dirfd, .until = until,
                              .check = check, .ctx = &watch };
@@ -300,7 +251,7 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     if (!in || !about)
         return hutch_err_set(err, ENOMEM, "make a layer");
     if (write_policy(job, dir, err) < 0 || write_requirements(job->request, dir, err) < 0 ||
-        write_text(dir, "request.json", about, err) < 0 ||
+        hutch_fd_write_new(dir, "request.json", about, 0644, err) < 0 ||
         hutch_rootfs_script_find(job->request->npm ? "extend_npm.js" : "extend_pip.py", R_OK, &found, err) < 0 ||
         hutch_beside_find("hutch", path, err) < 0)
         return -1;

@@ -2,6 +2,7 @@
 
 #include "rootfs/store.h"
 #include "runtime/cli/child.h"
+#include "runtime/cli/words.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/rmtree.h"
@@ -14,7 +15,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define MAX_ARGS 16
 #define TARGET "fetched"
 #define SCRATCH "scratch"
 
@@ -94,49 +94,25 @@ static char **make_environment(char *tmpdir)
     return env;
 }
 
-struct words {
-    char *argv[MAX_ARGS + 1]; /* owned */
-    size_t n;
-    bool is_broken; /* memory was short */
-};
-#define auto_words __attribute__((cleanup(words_done))) struct words
-
-static void words_done(struct words *words)
-{
-    for (size_t i = 0; i < words->n; i++)
-        free(words->argv[i]);
-}
-
-static void add_word(struct words *words, const char *before, const char *value)
-{
-    char *word;
-
-    if (words->n == MAX_ARGS || asprintf(&word, "%s%s", before, value) < 0) {
-        words->is_broken = true;
-        return;
-    }
-    words->argv[words->n++] = word;
-}
-
 /* A value never is a word of its own, so that none is taken for an option. */
 static void make_words(struct words *words, const struct skopeo_copy *copy, const char *scratch, const char *target)
 {
-    add_word(words, "skopeo", "");
-    add_word(words, "--tmpdir=", scratch);
-    add_word(words, "--override-os=", "linux");
-    add_word(words, "--override-arch=", copy->arch);
+    ADD_WORD(words, "skopeo");
+    ADD_WORD(words, "--tmpdir=", scratch);
+    ADD_WORD(words, "--override-os=", "linux");
+    ADD_WORD(words, "--override-arch=", copy->arch);
     if (copy->variant[0])
-        add_word(words, "--override-variant=", copy->variant);
-    add_word(words, "copy", "");
+        ADD_WORD(words, "--override-variant=", copy->variant);
+    ADD_WORD(words, "copy");
     if (!copy->is_shown)
-        add_word(words, "--quiet", "");
+        ADD_WORD(words, "--quiet");
     if (copy->is_insecure)
-        add_word(words, "--src-tls-verify=", "false");
+        ADD_WORD(words, "--src-tls-verify=", "false");
     if (copy->authfile)
-        add_word(words, "--src-authfile=", copy->authfile);
-    add_word(words, "--", "");
-    add_word(words, "", copy->source);
-    add_word(words, "dir:", target);
+        ADD_WORD(words, "--src-authfile=", copy->authfile);
+    ADD_WORD(words, "--");
+    ADD_WORD(words, copy->source);
+    ADD_WORD(words, "dir:", target);
 }
 
 /* --- its run ---------------------------------------------------------------------------------------------- */
@@ -242,7 +218,7 @@ int hutch_skopeo_copy(const struct skopeo_copy *copy, const struct store_work *w
                       struct hutch_err *err)
 {
     auto_free char *target = NULL, *tmpdir = NULL;
-    auto_words words = { .n = 0 };
+    auto_words words = WORDS_INIT;
     auto_free char **env = NULL;
     char path[PATH_MAX];
     auto_fd made = -1;
