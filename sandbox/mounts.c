@@ -294,16 +294,9 @@ static int mount_pts(int dev, struct hutch_err *err)
     return attach(pts, place, "/dev/pts", err);
 }
 
-static bool is_below(const char *path, const char *dir)
-{
-    size_t len = strlen(dir);
-
-    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
-}
-
 static bool is_device_below(const struct sandbox_mount *m, const char *dev)
 {
-    return m->kind == MOUNT_BIND && (m->flags & MOUNT_DEVICE) && is_below(m->target, dev);
+    return m->kind == MOUNT_BIND && (m->flags & MOUNT_DEVICE) && hutch_spec_path_is_below(m->target, dev);
 }
 
 /* The places of the host's nodes that are to be in @dev, which is mounted at @target: they come later, when nothing can
@@ -411,7 +404,7 @@ static int make_link(int root, const struct sandbox_mount *m, struct hutch_err *
 bool hutch_mounts_has_place(const struct sandbox_spec *spec, const char *path)
 {
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (spec->mounts[i].kind == MOUNT_TMPFS && is_below(path, spec->mounts[i].target))
+        if (spec->mounts[i].kind == MOUNT_TMPFS && hutch_spec_path_is_below(path, spec->mounts[i].target))
             return true;
     return false;
 }
@@ -426,7 +419,7 @@ static int write_files(const struct sandbox_spec *spec, const struct sandbox_mou
         auto_fd made = -1, fd = -1;
         char self[32];
 
-        if (!is_below(f->target, m->target))
+        if (!hutch_spec_path_is_below(f->target, m->target))
             continue;
         if (open_target(mount_fd, f->target + strlen(m->target), false, &made, err) < 0)
             return hutch_err_wrap(err, "write '%s'", f->target);
@@ -518,7 +511,8 @@ static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
     auto_fd fd = -1;
 
     for (size_t j = 0; j < i; j++)
-        if (!(spec->mounts[j].flags & MOUNT_LAYER) && is_below(spec->mounts[i].target, spec->mounts[j].target))
+        if (!(spec->mounts[j].flags & MOUNT_LAYER) &&
+            hutch_spec_path_is_below(spec->mounts[i].target, spec->mounts[j].target))
             return false;
     fd = open_in_root(root, spec->mounts[i].target, O_PATH | (spec->mounts[i].kind == MOUNT_SYMLINK ? O_NOFOLLOW : 0));
     return fd < 0 && errno == ENOENT;

@@ -155,6 +155,13 @@ static int check_target(const char *path, struct hutch_err *err)
     return 0;
 }
 
+bool hutch_spec_path_is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
+}
+
 bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags)
 {
     for (size_t i = 0; i < spec->n_mounts; i++)

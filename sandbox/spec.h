@@ -200,6 +200,9 @@ const char *hutch_spec_get_env(const struct sandbox_spec *spec, const char *name
  * all of @flags (MOUNT_...); 0: any. */
 bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags);
 
+/* Whether the absolute @path is @dir or something below it, by their words alone. */
+bool hutch_spec_path_is_below(const char *path, const char *dir);
+
 /* Replaces a string field or a NULL-terminated list field by a copy. */
 int hutch_spec_set_string(char **field, const char *value, struct hutch_err *err);
 int hutch_spec_set_list(char ***field, const char *const *values, size_t n, struct hutch_err *err);

@@ -120,7 +120,7 @@ static int make_file(int dirfd, const char *path, const char *data, size_t len, 
 static int find_mount_above(const struct sandbox_spec *spec, size_t before, const char *path)
 {
     for (size_t i = before; i-- > 0;)
-        if (hutch_oci_config_is_below(path, spec->mounts[i].target))
+        if (hutch_spec_path_is_below(path, spec->mounts[i].target))
             return (int)i;
     return -1;
 }

@@ -23,18 +23,11 @@
 
 /* Functions that add return false on ENOMEM, as those of json_write.h do. */
 
-bool hutch_oci_config_is_below(const char *path, const char *dir)
-{
-    size_t len = strlen(dir);
-
-    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
-}
-
 bool hutch_oci_config_has_files(const struct sandbox_spec *spec, size_t i)
 {
     for (size_t f = 0; f < spec->n_files; f++)
         if (spec->mounts[i].kind == MOUNT_TMPFS &&
-            hutch_oci_config_is_below(spec->files[f].target, spec->mounts[i].target))
+            hutch_spec_path_is_below(spec->files[f].target, spec->mounts[i].target))
             return true;
     return false;
 }
@@ -83,23 +76,13 @@ static int check(const struct sandbox_spec *spec, const char *root_path, struct 
 
 /* --- process ---------------------------------------------------------------------------------------------------- */
 
-static bool add_to_list(cJSON *list, const char *text)
-{
-    cJSON *item = cJSON_CreateString(text);
-
-    if (item && list && cJSON_AddItemToArray(list, item))
-        return true;
-    cJSON_Delete(item);
-    return false;
-}
-
 static bool add_list(cJSON *object, const char *key, char *const *texts)
 {
     cJSON *list = hutch_json_add_new(object, key, cJSON_CreateArray());
     bool ok = list != NULL;
 
     for (; texts && *texts; texts++)
-        ok = ok && add_to_list(list, *texts);
+        ok = ok && hutch_json_append_string(list, *texts);
     return ok;
 }
 
@@ -189,7 +172,7 @@ static bool add_mount(cJSON *mounts, const char *target, const char *type, const
               (list = hutch_json_add_new(mount, "options", cJSON_CreateArray())) != NULL;
 
     for (size_t i = 0; ok && i < options->n; i++)
-        ok = add_to_list(list, options->texts[i]);
+        ok = hutch_json_append_string(list, options->texts[i]);
     if (ok && cJSON_AddItemToArray(mounts, mount))
         return true;
     cJSON_Delete(mount);

@@ -32,7 +32,5 @@ int hutch_oci_config_make(const struct sandbox_spec *spec, const struct oci_ids 
 
 /* Whether mount @i of the spec is a directory below OCI_FILES_DIR, as files of the spec are in it. */
 bool hutch_oci_config_has_files(const struct sandbox_spec *spec, size_t i);
-/* Whether @path is @dir or below it. */
-bool hutch_oci_config_is_below(const char *path, const char *dir);
 
 #endif

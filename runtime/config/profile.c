@@ -157,13 +157,6 @@ static int resolve_sources(struct sandbox_spec *spec, struct hutch_err *err)
     return 0;
 }
 
-static bool is_or_is_below(const char *path, const char *dir)
-{
-    size_t len = strlen(dir);
-
-    return strcmp(dir, "/") == 0 || (strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0'));
-}
-
 /* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the
  * policies. */
 static int refuse_own_files(const char *source, const char *home, const char *policy_dir, struct hutch_err *err)
@@ -175,11 +168,11 @@ static int refuse_own_files(const char *source, const char *home, const char *po
 
         if (asprintf(&part, "%s/%s", home, parts[i]) < 0)
             return hutch_err_set(err, ENOMEM, "check '%s'", source);
-        if (is_or_is_below(part, source) || is_or_is_below(source, part))
+        if (hutch_spec_path_is_below(part, source) || hutch_spec_path_is_below(source, part))
             return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch keeps its images and state in '%s' "
                                          "(share a directory beside it, or add ':ro')", source, home);
     }
-    if (is_or_is_below(policy_dir, source))
+    if (hutch_spec_path_is_below(policy_dir, source))
         return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch's policies are in '%s'", source,
                              policy_dir);
     return 0;

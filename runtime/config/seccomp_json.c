@@ -29,16 +29,6 @@ static bool is_among(const char *const *names, const char *name)
     return false;
 }
 
-static bool add_name(cJSON *names, const char *name)
-{
-    cJSON *text = cJSON_CreateString(name);
-
-    if (text && names && cJSON_AddItemToArray(names, text))
-        return true;
-    cJSON_Delete(text);
-    return false;
-}
-
 /* A new entry of @syscalls, which is returned to get its names; NULL on failure. */
 static cJSON *add_rule(cJSON *syscalls, enum seccomp_verdict verdict, int errnum, cJSON **ret_names)
 {
@@ -77,7 +67,7 @@ static bool translate(cJSON *syscalls, const struct seccomp_rules *rules, const 
             continue;
         if (!made && !(made = add_rule(syscalls, rule->verdict, rule->errnum, &names)))
             return false;
-        if (!add_name(names, *name))
+        if (!hutch_json_append_string(names, *name))
             return false;
     }
     if (!made || rule->n_args == 0)
@@ -98,7 +88,7 @@ static bool add_calls(cJSON *syscalls, enum seccomp_verdict verdict, int errnum,
     if (!add_rule(syscalls, verdict, errnum, &names))
         return false;
     for (; *calls; calls++)
-        if (!add_name(names, *calls))
+        if (!hutch_json_append_string(names, *calls))
             return false;
     return true;
 }
@@ -111,7 +101,7 @@ cJSON *hutch_seccomp_json_make(const struct seccomp_rules *rules)
     if (rules->default_verdict == SECCOMP_ERRNO)
         ok &= hutch_json_add_u64(root, "defaultErrnoRet", (uint64_t)rules->default_errnum);
     architectures = hutch_json_add_new(root, "architectures", cJSON_CreateArray());
-    ok &= add_name(architectures, SECCOMP_NATIVE_ARCH);
+    ok &= hutch_json_append_string(architectures, SECCOMP_NATIVE_ARCH);
     /* Without the key a runtime may choose SECCOMP_FILTER_FLAG_SPEC_ALLOW, which takes a protection away. */
     ok &= hutch_json_add(root, "flags", cJSON_CreateArray());
     syscalls = hutch_json_add_new(root, "syscalls", cJSON_CreateArray());

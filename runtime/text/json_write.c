@@ -102,6 +102,16 @@ bool hutch_json_add_string(cJSON *object, const char *key, const char *text)
     return hutch_json_add_text(object, key, text, strlen(text));
 }
 
+bool hutch_json_append_string(cJSON *list, const char *text)
+{
+    cJSON *item = cJSON_CreateString(text);
+
+    if (item && list && cJSON_AddItemToArray(list, item))
+        return true;
+    cJSON_Delete(item);
+    return false;
+}
+
 bool hutch_json_add_bool(cJSON *object, const char *key, bool value)
 {
     return hutch_json_add(object, key, cJSON_CreateBool(value));

@@ -34,6 +34,9 @@ bool hutch_json_add_bool(struct cJSON *object, const char *key, bool value);
 bool hutch_json_add_u64(struct cJSON *object, const char *key, uint64_t value);
 bool hutch_json_add_ms(struct cJSON *object, const char *key, double ms); /* three decimals */
 
+/* A text at the end of @list: an array, or NULL, which is a failure. */
+bool hutch_json_append_string(struct cJSON *list, const char *text);
+
 /* @name, and where it is not UTF-8 its bytes under @base64_key; both keys are static text. */
 bool hutch_json_add_name(struct cJSON *object, const char *key, const char *base64_key, const char *name);
 /* "path", and "path_base64" where it is not UTF-8: docs/results.md. */
