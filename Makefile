@@ -400,7 +400,7 @@ check-tarball: tarball $(HUTCH_TEST_IMAGES)/minimal.tar ## use the tarball on cl
 	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/dist
 
 .PHONY: check-debian
-check-debian: $(HUTCH_TEST_IMAGES)/minimal.tar $(HUTCH_TEST_IMAGES)/python.tar ## build, demo and unit tests on a tree of the other Debian, 12 or 13 (root, minutes)
+check-debian: $(HUTCH_TEST_IMAGES)/minimal.tar $(HUTCH_TEST_IMAGES)/python.tar $(HUTCH_TEST_IMAGES)/node.tar ## build, demo and unit tests on a tree of the other Debian, 12 or 13 (root, minutes)
 	@.ci/packages images test
 	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/debian
 

@@ -38,7 +38,7 @@ def test_the_demo(tree):
 
 
 def test_the_unit_lane(tree):
-    for name in ("minimal", "python"):
+    for name in ("minimal", "python", "node"):
         target = tree.at("/home/user/images/%s.tar" % name)
         if not os.path.exists(target):
             os.makedirs(os.path.dirname(target), exist_ok=True)

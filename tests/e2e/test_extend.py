@@ -274,8 +274,6 @@ def test_run_refuses(home, folder):
 def test_pip_inside_says_what_there_is(home):
     done = hutch(home, "run", "--image", BASE, "-c", "import subprocess, sys\nsys.exit(subprocess.run([sys.executable, '-m', 'pip', 'install', 'x']).returncode)")
     assert done.returncode != 0
-    if "docker save" in done.stderr.decode():
-        pytest.skip("the image was built before its words for pip were changed")
     assert "hutch run --with PACKAGE" in done.stderr.decode()
 
 
@@ -287,7 +285,7 @@ def test_pip_inside_says_what_there_is(home):
     (["--pip", "-e ."], "is an option of pip's"),
     (["--pip", "git+https://example.org/x"], "has no name"),
     (["--pip", "../x"], "has no name"),
-    (["--pip", "a b"], "Invalid requirement"),
+    (["--pip", "a b"], "is none: NAME"),
     (["--pip", "/no/such.whl"], "look at the wheel '/no/such.whl': No such file"),
     (["--pip", "/no/such.txt"], "open the requirements '/no/such.txt': No such file"),
     (["--pip", "x", "--wheels", "/no/such"], "option '--wheels': look at '/no/such'"),
@@ -496,7 +494,7 @@ def test_ten_layers(home, tmp_path):
 def package(tmp_path):
     """A directory with a package.json that depends on a package beside it, as npm pack writes one."""
     if "node" not in [name for image in json.loads(support.hutch("rootfs", "list", "--json").stdout) for name in image["names"]]:
-        pytest.skip("the store has no image 'node'")
+        support.miss("images: the store has no 'node'")
     about = {"name": "frob", "version": "1.2.3", "main": "index.js", "scripts": {"install": "touch built"}}
     with tarfile.open(str(tmp_path / "frob-1.2.3.tgz"), "w:gz") as archive:
         for name, text in (("package.json", json.dumps(about)), ("index.js", "exports.x = 42; exports.built = require('fs').existsSync(__dirname + '/built')")):

@@ -25,7 +25,7 @@ def sandboxes():
 def image():
     """Of Debian's nodejs and npm."""
     if not os.path.exists(os.path.join(support.hutch_home(), "images", "names", "node")):
-        pytest.skip("there is no image 'node' in the store (hutch rootfs build node)")
+        support.miss("images: the store has no 'node'")
     return "node"
 
 
@@ -41,7 +41,7 @@ def strips(tmp_path_factory):
     if platform.machine() != "x86_64":
         pytest.skip("npm has the oldest node for x86-64 only")
     if not os.path.exists(NODE):
-        pytest.skip("npm has not installed the packages of tests/clients/typescript")
+        support.miss("npm: its packages for tests/clients/typescript are not installed (make clients)")
     home = str(tmp_path_factory.mktemp("ts"))
     files = {"/usr/local/bin/node": NODE, "/bin/sh": os.path.realpath("/bin/sh")}
     for program in list(files.values()):
