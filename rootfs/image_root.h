@@ -1,4 +1,4 @@
-/* image_root.h - the files of an image that is in use: its root tree, and the layers over it. */
+/* image_root.h - an image that is in use: its root tree, the layers over it, and what it wants in the environment. */
 #ifndef HUTCH_IMAGE_ROOT_H
 #define HUTCH_IMAGE_ROOT_H
 
@@ -14,6 +14,7 @@ struct image_root {
     size_t n_layers;
     int lockfds[SPEC_MAX_LAYERS + 2]; /* owned; nothing of it is removed from a store of ours while they are open */
     size_t n_lockfds;
+    char **env;                       /* owned; as in struct image_config; NULL: not read, or none */
 };
 #define IMAGE_ROOT_INIT { .path = NULL }
 
@@ -25,7 +26,11 @@ static inline void hutch_image_root_done(struct image_root *root)
         free(root->layers[--root->n_layers]);
     while (root->n_lockfds > 0)
         hutch_fd_closep(&root->lockfds[--root->n_lockfds]);
+    for (char **e = root->env; e && *e; e++)
+        free(*e);
+    free(root->env);
     root->path = NULL;
+    root->env = NULL;
 }
 #define auto_image_root __attribute__((cleanup(hutch_image_root_done))) struct image_root
 

@@ -29,11 +29,23 @@ static bool is_images_to_say(const struct profile *profile, const struct sandbox
            (strcmp(name, "LD_LIBRARY_PATH") == 0 && strcmp(hutch_spec_get_env(spec, name), GPU_DIR) == 0);
 }
 
-static int set_variables(const struct profile *profile, const struct image_config *config, struct sandbox_spec *spec,
-                         struct hutch_err *err)
+int hutch_image_env_read(const char *root, char ***ret, struct hutch_err *err)
 {
-    for (size_t i = 0; config->env && config->env[i]; i++) {
-        const char *text = config->env[i], *equals = strchr(text, '=');
+    struct image_config config;
+
+    if (hutch_image_config_read(root, &config, err) < 0)
+        return -1;
+    *ret = config.env;
+    config.env = NULL;
+    hutch_image_config_done(&config);
+    return 0;
+}
+
+int hutch_image_env_add(const struct profile *profile, char *const *env, struct sandbox_spec *spec,
+                        struct hutch_err *err)
+{
+    for (size_t i = 0; env && env[i]; i++) {
+        const char *text = env[i], *equals = strchr(text, '=');
         auto_free char *name = equals && equals > text ? strndup(text, (size_t)(equals - text)) : NULL;
 
         if (!name) {
@@ -46,18 +58,4 @@ static int set_variables(const struct profile *profile, const struct image_confi
             return -1;
     }
     return 0;
-}
-
-int hutch_image_env_add(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err)
-{
-    struct image_config config;
-    int rc;
-
-    if (profile->rootfs || !spec->rootfs_path)
-        return 0;
-    if (hutch_image_config_read(spec->rootfs_path, &config, err) < 0)
-        return -1;
-    rc = set_variables(profile, &config, spec, err);
-    hutch_image_config_done(&config);
-    return rc;
 }

@@ -7,9 +7,13 @@
 struct profile;
 struct sandbox_spec;
 
-/* Adds the variables of the image whose tree is @spec's root. What @spec has, of the policy and of @profile's own,
- * wins, but for a PATH that @profile does not name: only the image knows where its programs are. A root tree that is no
- * image has no such variables. Errors: those of hutch_image_config_read(). */
-int hutch_image_env_add(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err);
+/* The variables of the image whose tree is @root: *@ret is as .env of struct image_config, the caller's. Errors: those
+ * of hutch_image_config_read(). */
+int hutch_image_env_read(const char *root, char ***ret, struct hutch_err *err);
+
+/* Adds them to @spec. What it has, of the policy and of @profile's own, wins, but for a PATH that @profile does not
+ * name: only the image knows where its programs are. Errors: ENOMEM. */
+int hutch_image_env_add(const struct profile *profile, char *const *env, struct sandbox_spec *spec,
+                        struct hutch_err *err);
 
 #endif

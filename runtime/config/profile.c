@@ -329,7 +329,8 @@ int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *s
     for (size_t i = 0; i < image.n_layers; i++)
         if (hutch_spec_add_layer(spec, image.layers[i], err) < 0)
             return -1;
-    if (hutch_image_env_add(profile, spec, err) < 0)
+    if (hutch_image_env_read(image.path, &image.env, err) < 0 ||
+        hutch_image_env_add(profile, image.env, spec, err) < 0)
         return -1;
     *ret_image = image;
     image = (struct image_root)IMAGE_ROOT_INIT;

@@ -224,7 +224,8 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
     spec.root_kind = engine->spec.root_kind;
     if (hutch_profile_build(profile, &spec, err) < 0 ||
         hutch_spec_set_string(&spec.rootfs_path, engine->spec.rootfs_path, err) < 0 ||
-        hutch_spec_copy_layers(&engine->spec, &spec, err) < 0 || hutch_image_env_add(profile, &spec, err) < 0 ||
+        hutch_spec_copy_layers(&engine->spec, &spec, err) < 0 ||
+        hutch_image_env_add(profile, engine->image.env, &spec, err) < 0 ||
         (spec.root_kind == ROOT_DIR && spec.rootfs_path && hutch_data_targets_check_image(&spec, err) < 0)) {
         hutch_spec_done(&spec);
         return -1;
