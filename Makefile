@@ -61,6 +61,7 @@ MAIN := runtime/cli/main runtime/cli/rootfs_main runtime/cli/serve_main runtime/
 CORE := $(filter-out $(MAIN:%=$(B)/%.o),$(OBJ))
 # The releases of Debian that images are made of, the usual one first.
 RELEASES := $(shell rootfs/packages.sh releases)
+FLAVOURS := $(shell rootfs/packages.sh flavours)
 # Images that tests unpack; built once, for every build directory.
 export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images/$(or $(HUTCH_SUITE),$(firstword $(RELEASES)))
 # Kernels that run as a process, fetched once likewise.
@@ -163,8 +164,8 @@ $(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py rootfs/python/zygote/*.py) $(
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helper.so"'
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
-$(B)/runtime/cli/commands.o $(B)/runtime/cli/rootfs.o: rootfs/packages.txt
-$(B)/runtime/cli/commands.o $(B)/runtime/cli/rootfs.o: private ALL_CFLAGS += -DHUTCH_RELEASES='"$(RELEASES)"'
+$(B)/runtime/cli/commands.o $(B)/runtime/cli/flavour.o: rootfs/packages.txt
+$(B)/runtime/cli/commands.o $(B)/runtime/cli/flavour.o: private ALL_CFLAGS += -DHUTCH_RELEASES='"$(RELEASES)"' -DHUTCH_FLAVOURS='"$(FLAVOURS)"'
 
 $(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
 $(B)/runtime/gateway/catalog_api.o: runtime/gateway/openapi.json

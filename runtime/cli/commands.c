@@ -288,9 +288,8 @@ const struct command hutch_commands[] = {
                         "run_python run_python_code execute_python_code code_interpreter code_interpreter_call", false,
                         ROWS(tools_rows), ONE },
     [COMMAND_ROOTFS_BUILD] = { "rootfs build",
-                               "build an image from Debian packages and unpack it (minimal, python, python-full, "
-                               "node)",
-                               "[FLAVOUR]", "minimal python python-full node", false, ROWS(rootfs_rows), BUILD },
+                               "build an image from Debian packages and unpack it: " HUTCH_FLAVOURS,
+                               "[FLAVOUR]", HUTCH_FLAVOURS, false, ROWS(rootfs_rows), BUILD },
     [COMMAND_ROOTFS_UNPACK] = { "rootfs unpack", "unpack an OCI image layout, or what docker save or skopeo writes",
                                 "ARCHIVE [NAME]", "FILE", false, ROWS(rootfs_rows), UNPACK },
     [COMMAND_ROOTFS_PULL] = { "rootfs pull", "fetch an image by skopeo, from a registry or another tool, and unpack it",

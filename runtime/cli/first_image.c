@@ -3,6 +3,7 @@
 #include "rootfs/stores.h"
 #include "runtime/cli/ask.h"
 #include "runtime/cli/beside.h"
+#include "runtime/cli/flavour.h"
 #include "runtime/cli/say.h"
 #include "sandbox/fd.h"
 
@@ -10,17 +11,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char *const flavours[] = { "minimal", "python", "python-full", "node" };
-
-static bool is_flavour(const char *image)
-{
-    size_t i = 0;
-
-    while (i < ARRAY_SIZE(flavours) && strcmp(flavours[i], image) != 0)
-        i++;
-    return i < ARRAY_SIZE(flavours);
-}
 
 static bool is_there(const char *home, const char *image)
 {
@@ -45,9 +35,9 @@ static bool is_wanted(const char *image)
     return hutch_ask(question, true);
 }
 
-static int build(const char *image, struct hutch_err *err)
+static int build(const char *image, const struct flavour *flavour, struct hutch_err *err)
 {
-    const char *const argv[] = { "hutch-rootfs", "build", image, NULL };
+    const char *const argv[] = { "hutch-rootfs", "build", flavour->name, "--suite", flavour->release, NULL };
 
     if (hutch_beside_run_rootfs(argv, err) == 0)
         return 0;
@@ -58,9 +48,14 @@ static int build(const char *image, struct hutch_err *err)
 int hutch_first_image(const char *home, const char *image, bool is_yes, struct hutch_err *err)
 {
     const bool may_ask = hutch_ask_can();
+    auto_flavour flavour = FLAVOUR_INIT;
 
-    if ((!is_yes && !may_ask) || !is_flavour(image) || is_there(home, image) || (!is_yes && !is_wanted(image)))
+    if (!is_yes && !may_ask)
+        return 0;
+    if (hutch_flavour_of_image(image, &flavour, err) < 0)
+        return err->errnum == ENOENT ? 0 : -1;
+    if (is_there(home, image) || (!is_yes && !is_wanted(image)))
         return 0;
     hutch_say("the image '%s' is built now, once", image);
-    return build(image, err);
+    return build(image, &flavour, err);
 }

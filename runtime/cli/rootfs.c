@@ -3,6 +3,7 @@
 #include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
 #include "runtime/cli/extend.h"
+#include "runtime/cli/flavour.h"
 #include "runtime/cli/pull_source.h"
 #include "runtime/cli/rootfs_script.h"
 #include "runtime/cli/say.h"
@@ -271,54 +272,29 @@ static int run_builder(const char *script, const char *flavour, const char *suit
     return 0;
 }
 
-/* The length of the first release in a list of them, and whether that is @suite. */
-static size_t first_release(const char *list, const char *suite, bool *ret_is_suite)
+/* HUTCH_SUITE is build.sh's: to take it for nothing could give an image of another release than was meant. */
+static int check_suite(const struct flavour *flavour, const struct rootfs_opts *opts, struct hutch_err *err)
 {
-    size_t n = strcspn(list, " ");
+    const char *variable = getenv("HUTCH_SUITE");
 
-    *ret_is_suite = strlen(suite) == n && strncmp(list, suite, n) == 0;
-    return n;
-}
-
-/* HUTCH_RELEASES is what packages.txt lists, the usual one first. An image of another is called after its release, too.
- * HUTCH_SUITE is build.sh's: to take it for nothing could give an image of another release than was meant. */
-static int choose_suite(const char *flavour, const struct rootfs_opts *opts, char **ret_suite, char **ret_name,
-                        struct hutch_err *err)
-{
-    const char *list = HUTCH_RELEASES, *variable = getenv("HUTCH_SUITE");
-    bool is_it = false;
-    size_t n = 0;
-
-    *ret_suite = opts->suite ? strdup(opts->suite) : strndup(list, strcspn(list, " "));
-    if (!*ret_suite)
-        return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
-    if (!opts->suite && variable && *variable && strcmp(variable, *ret_suite) != 0)
+    if (!opts->suite && variable && *variable && strcmp(variable, flavour->release) != 0)
         return hutch_err_set(err, 0, "HUTCH_SUITE is '%.80s', which build.sh alone obeys: here --suite names the "
                                      "release", variable);
-    for (; !is_it && list[n]; n += list[n] == ' ')
-        n += first_release(list + n, *ret_suite, &is_it);
-    if (!is_it)
-        return hutch_err_set(err, 0, "--suite: '%.80s' is none of the releases of Debian that images are made of: %s",
-                             *ret_suite, list);
-    first_release(list, *ret_suite, &is_it);
-    if (asprintf(ret_name, "%s%s%s", flavour, is_it ? "" : "-", is_it ? "" : *ret_suite) < 0) {
-        *ret_name = NULL;
-        return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
-    }
     return 0;
 }
 
 static int cmd_build(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
 {
-    const char *flavour = opts->n_args > 0 ? opts->args[0] : "python";
+    const char *wanted = opts->n_args > 0 ? opts->args[0] : "python";
     __attribute__((cleanup(hutch_store_work_end))) struct store_work work = STORE_WORK_INIT;
-    auto_free char *out = NULL, *script = NULL, *suite = NULL, *name = NULL;
+    auto_free char *out = NULL, *script = NULL, *name = NULL;
+    auto_flavour flavour = FLAVOUR_INIT;
 
     if (opts->n_args > 1)
         return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR] [--suite RELEASE]");
     if (opts->name && !hutch_store_is_name(opts->name)) /* now, not when the build is done */
         return hutch_err_set(err, 0, "'%s' is not a name for an image", opts->name);
-    if (choose_suite(flavour, opts, &suite, &name, err) < 0 ||
+    if (hutch_flavour_choose(wanted, opts->suite, &flavour, &name, err) < 0 || check_suite(&flavour, opts, err) < 0 ||
         hutch_rootfs_script_find("build.sh", X_OK, &script, err) < 0)
         return -1;
     if (opts->output) {
@@ -330,8 +306,8 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
             out = NULL;
     }
     if (!out)
-        return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
-    if (run_builder(script, flavour, suite, out, opts, err) < 0)
+        return hutch_err_set(err, ENOMEM, "build image '%s'", wanted);
+    if (run_builder(script, flavour.name, flavour.release, out, opts, err) < 0)
         return -1;
     return unpack(store, out, opts->name ? opts->name : name, NULL, opts, err);
 }

@@ -79,6 +79,14 @@ def test_yes(env):
     assert built(env) == ["minimal"] and (LOGGED % "minimal").encode() in done.stderr and done.stdout == b"", done
 
 
+def test_another_release(env):
+    usual, other = support.releases()[:2]
+    support.hutch("run", "--yes", "--image", "python-" + other, "-c", "1", env=env)
+    assert built(env) == ["python-" + other]
+    support.refused("run", "--yes", "--image", "python-" + usual, "-c", "1", env=env, says="no image 'python-%s'" % usual)
+    assert built(env) == ["python-" + other]
+
+
 def test_what_is_no_flavour(env):
     support.refused("run", "--yes", "--image", "alpine", "-c", "1", env=env, says="no image 'alpine'")
     assert built(env) == []
