@@ -31,12 +31,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-__attribute__((visibility("default"))) int hutch_zygote_freeze(void);
+__attribute__((visibility("default"))) int hutch_zygote_freeze(int is_again);
 
 #define JOIN       256ul        /* pages between two that are moved, which are taken along: fork copies mappings one by
                                  * one, too */
 #define NEAR       (64ul << 10) /* bytes on either side of the thread pointer */
 #define WORTH_KIB  (16ul << 10) /* anonymous memory: less is copied faster than it is fetched page by page */
+#define AGAIN_KIB  (2ul << 10)  /* likewise when some was moved before: fork copies a mapping's whole table then, with
+                                 * what was moved in it, for one page that was written to since */
 
 struct freezer {
     struct memory memory;
@@ -145,7 +147,7 @@ static void freeze_all(struct freezer *f)
     }
 }
 
-static bool is_worth_it(const char *maps)
+static bool is_worth_it(const char *maps, size_t least_kib)
 {
     static const char name[] = "\nAnonymous:";
     size_t kib = 0;
@@ -159,7 +161,7 @@ static bool is_worth_it(const char *maps)
             n = n * 10 + (size_t)(*p - '0');
         kib += n;
     }
-    return kib >= WORTH_KIB;
+    return kib >= least_kib;
 }
 
 static bool has_foreign_allocator(const char *maps)
@@ -172,8 +174,8 @@ static bool has_foreign_allocator(const char *maps)
     return false;
 }
 
-/* 0 when done, -1 when nothing was done. Either way the program goes on as before. */
-int hutch_zygote_freeze(void)
+/* 0 when done, -1 when nothing was done. Either way the program goes on as before. @is_again: it was done before. */
+int hutch_zygote_freeze(int is_again)
 {
     struct freezer f = { .stack = (uintptr_t)__builtin_frame_address(0) };
     unsigned long all = ~0ul, old;
@@ -194,7 +196,8 @@ int hutch_zygote_freeze(void)
         return -1;
     f.max = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX >> 1 : limit.rlim_cur;
     f.memfd = (int)syscall(SYS_memfd_create, "zygote", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
-    if (hutch_memory_open(&f.memory, "smaps") && f.memfd >= 0 && is_worth_it(f.memory.maps) &&
+    if (hutch_memory_open(&f.memory, "smaps") && f.memfd >= 0 &&
+        is_worth_it(f.memory.maps, is_again ? AGAIN_KIB : WORTH_KIB) &&
         !has_foreign_allocator(f.memory.maps) &&
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
         freeze_all(&f);

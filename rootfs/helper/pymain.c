@@ -34,7 +34,7 @@ int hutch_zygote_serve(char *text, size_t size);
 int hutch_zygote_ready(const char *missing);
 void hutch_zygote_measure(bool is_more);
 void hutch_zygote_be_born(void);
-int hutch_zygote_freeze(void) WEAK;
+int hutch_zygote_freeze(int is_again) WEAK;
 int hutch_worker_ready(void);
 
 int malloc_trim(size_t pad) WEAK; /* GNU's */
@@ -232,7 +232,7 @@ static bool move_memory(bool is_again)
 {
     hutch_zygote_measure(is_again);
     hutch_guards_note(false);
-    return hutch_zygote_freeze && hutch_zygote_freeze() == 0;
+    return hutch_zygote_freeze && hutch_zygote_freeze(is_again) == 0;
 }
 
 /* Returns the environment, as it stands in a job. */
