@@ -20,8 +20,8 @@
 #define MODULE_SIZE 64
 #define PACKAGES    "usr/lib/python3/dist-packages" /* where Debian has what is not Python's own */
 
-/* The name comes from the program, so it is looked at before it becomes a part of a path. "numpy" for "numpy.linalg",
- * too. */
+/* The name comes from the program, so it is looked at before it becomes a part of a path. In one with a dot it is the
+ * package's own part that is missing: of `import numpy.linalg` without numpy Python says 'numpy'. */
 static bool read_module(const char *message, char ret[MODULE_SIZE])
 {
     static const char begin[] = "No module named '";
@@ -31,7 +31,7 @@ static bool read_module(const char *message, char ret[MODULE_SIZE])
     if (strncmp(message, begin, strlen(begin)) != 0)
         return false;
     len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
-    if (len == 0 || len >= MODULE_SIZE || (name[len] != '\'' && name[len] != '.'))
+    if (len == 0 || len >= MODULE_SIZE || (name[len] != '\''))
         return false;
     snprintf(ret, MODULE_SIZE, "%.*s", (int)len, name);
     return true;
@@ -82,6 +82,7 @@ static int find_image(void *ctx, const struct store *store, struct hutch_err *er
     return search->image != NULL;
 }
 
+/* A module's name is not its package's, and whoever likes can publish one of that name: so none is proposed. */
 static char *explain_by_image(const char *image, const char *module)
 {
     auto_free char *home = NULL, *other = NULL;
@@ -89,15 +90,20 @@ static char *explain_by_image(const char *image, const char *module)
     struct hutch_err ignored;
     auto_image_root own = IMAGE_ROOT_INIT;
     char *sentence = NULL;
+    int n;
 
-    if (hutch_home_path(&home, &ignored) == 0 &&
-        hutch_stores_find(home, image, &own, &ignored) == 0 && !has_module(own.path, module) &&
-        hutch_stores_each(home, find_image, &search, &ignored) == 1)
+    if (hutch_home_path(&home, &ignored) < 0 || hutch_stores_find(home, image, &own, &ignored) < 0 ||
+        has_module(own.path, module))
+        return NULL;
+    if (hutch_stores_each(home, find_image, &search, &ignored) == 1)
         other = search.image;
-    if (other && asprintf(&sentence, "image '%s' has no module '%s', and image '%s' has it: --image %s", image, module,
-                          other, other) < 0)
-        sentence = NULL;
-    return sentence;
+    if (other)
+        n = asprintf(&sentence, "image '%s' has no module '%s', and image '%s' has it: --image %s", image, module,
+                     other, other);
+    else
+        n = asprintf(&sentence, "image '%s' has no module '%s'; --with PACKAGE lays the package over it that has it",
+                     image, module);
+    return n < 0 ? NULL : sentence;
 }
 
 /* Only the file itself is inside; what lies beside it would have to be shown as a project. */

@@ -537,7 +537,9 @@ def test_module_that_another_image_has(way):
         done = run(*way, "-c", code, image="minimal")
         assert done.returncode == 1 and b"ModuleNotFoundError: No module named 'numpy'" + told in done.stderr
     assert told not in run(*way, "-q", "-c", "import numpy", image="minimal").stderr
-    for code in ("import no_such_module", "import json.numpy", "raise ModuleNotFoundError(\"No module named '../python3/numpy'\")"):
+    other = b"\nhutch: image 'minimal' has no module 'no_such_module'; --with PACKAGE lays the package over it that has it\n"
+    assert other in run(*way, "-c", "import no_such_module", image="minimal").stderr
+    for code in ("import json.numpy", "raise ModuleNotFoundError(\"No module named '../python3/numpy'\")"):
         assert b"hutch:" not in run(*way, "-c", code, image="minimal").stderr
     assert b"hutch:" not in run(*way, "-c", "import numpy.no_such_module", image="python").stderr
 
