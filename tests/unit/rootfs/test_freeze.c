@@ -69,7 +69,7 @@ static int contents_stay(void)
     zeros[5000] = 1;
     if (mprotect(sealed, BYTES, PROT_READ) < 0 || anonymous_kib() < 2 * (long)BYTES / 1024)
         return 1;
-    if (hutch_zygote_freeze() < 0 || anonymous_kib() > BYTES / 1024)
+    if (hutch_zygote_freeze(false) < 0 || anonymous_kib() > BYTES / 1024)
         return 2;
     if (!is_filled(heap, BYTES) || !is_filled(small, 100) || !is_filled(sealed, BYTES) || data[0] != 'W' ||
         zeros[5000] != 1)
@@ -102,11 +102,11 @@ static int twice(void)
 {
     unsigned char *heap = fill(malloc(BYTES), BYTES);
 
-    if (hutch_zygote_freeze() < 0)
+    if (hutch_zygote_freeze(false) < 0)
         return 1;
     for (size_t i = 0; i < BYTES / 6 * 5; i += 4096)
         heap[i]++;
-    if (hutch_zygote_freeze() < 0 || anonymous_kib() > BYTES / 2048)
+    if (hutch_zygote_freeze(true) < 0 || anonymous_kib() > BYTES / 2048)
         return 2;
     for (size_t i = 0; i < BYTES / 6 * 5; i += 4096)
         heap[i]--;
@@ -128,7 +128,7 @@ static int wiped_on_fork(void)
     pid_t pid;
 
     secret[7] = 42;
-    if (madvise(secret, 4096, MADV_WIPEONFORK) < 0 || hutch_zygote_freeze() < 0 || secret[7] != 42 ||
+    if (madvise(secret, 4096, MADV_WIPEONFORK) < 0 || hutch_zygote_freeze(false) < 0 || secret[7] != 42 ||
         !is_filled(heap, BYTES))
         return 1;
     pid = fork();
@@ -159,7 +159,7 @@ static int beside_a_thread(void)
     pthread_mutex_lock(&lock);
     if (pthread_create(&thread, NULL, wait_for_lock, &lock) != 0)
         return 1;
-    rc = hutch_zygote_freeze();
+    rc = hutch_zygote_freeze(false);
     pthread_mutex_unlock(&lock);
     pthread_join(thread, NULL);
     return rc == -1 ? 0 : 2;
@@ -175,7 +175,7 @@ static int undumpable(void)
 {
     unsigned char *heap = fill(malloc(BYTES), BYTES);
 
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || hutch_zygote_freeze() < 0)
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || hutch_zygote_freeze(false) < 0)
         return 1;
     return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 && is_filled(heap, BYTES) && anonymous_kib() < BYTES / 1024 ? 0 : 2;
 }
@@ -192,7 +192,7 @@ static int beyond_the_file_size(void)
     struct rlimit limit = { BYTES / 2, BYTES / 2 };
     unsigned char *heap = fill(malloc(BYTES), BYTES);
 
-    if (setrlimit(RLIMIT_FSIZE, &limit) < 0 || hutch_zygote_freeze() < 0)
+    if (setrlimit(RLIMIT_FSIZE, &limit) < 0 || hutch_zygote_freeze(false) < 0)
         return 1;
     return is_filled(heap, BYTES) && anonymous_kib() >= BYTES / 1024 ? 0 : 2;
 }
@@ -205,13 +205,32 @@ static void test_beyond_the_file_size(void **state)
 
 static int small(void)
 {
-    return hutch_zygote_freeze() == -1 ? 0 : 1;
+    return hutch_zygote_freeze(false) == -1 ? 0 : 1;
 }
 
 static void test_leaves_a_small_one_alone(void **state)
 {
     (void)state;
     assert_int_equal(in_child(small), 0);
+}
+
+/* What is too little at first is worth it when the rest was moved before. */
+static int little(void)
+{
+    const size_t size = 4ul << 20;
+    unsigned char *heap = fill(malloc(size), size);
+
+    if (hutch_zygote_freeze(false) != -1 || anonymous_kib() < (long)size / 1024)
+        return 1;
+    if (hutch_zygote_freeze(true) < 0 || anonymous_kib() > 1024)
+        return 2;
+    return is_filled(heap, size) ? 0 : 3;
+}
+
+static void test_little_is_moved_again(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(little), 0);
 }
 
 /* The file behind it all is not to be written to by any way there may be. */
@@ -223,7 +242,7 @@ static int sealed(void)
     FILE *f;
     int fd = -1;
 
-    if (hutch_zygote_freeze() < 0)
+    if (hutch_zygote_freeze(false) < 0)
         return 1;
     f = fopen("/proc/self/maps", "re");
     while (f && fgets(line, sizeof(line), f))
@@ -249,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leaves_a_small_one_alone),
+        cmocka_unit_test(test_little_is_moved_again),
         cmocka_unit_test(test_is_sealed),
         cmocka_unit_test(test_contents_stay),
         cmocka_unit_test(test_twice),
