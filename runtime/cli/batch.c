@@ -1,5 +1,6 @@
 #include "runtime/cli/batch.h"
 
+#include "rootfs/home.h"
 #include "runtime/batch/judge.h"
 #include "runtime/batch/output.h"
 #include "runtime/batch/plan.h"
@@ -9,6 +10,7 @@
 #include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
 #include "runtime/cli/say.h"
+#include "runtime/cli/with_packages.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
@@ -74,6 +76,7 @@ static int parse_options(int argc, char **argv, struct batch_opts *opts, struct 
 
 struct batch {
     struct batch_opts opts;
+    struct with_packages with;  /* what opts.image may point to */
     struct batch_task_options task_options;
     struct batch_settings settings;
     bool in_order;
@@ -164,6 +167,19 @@ static int read_settings(struct batch *b, struct hutch_err *err)
     b->settings.stop_fd = -1;
     b->settings.manner.files_fd = -1;
     b->settings.proc = "/proc";
+    return 0;
+}
+
+/* What is laid over the image belongs to it: verdicts depend on it. */
+static int add_packages(struct batch *b, struct hutch_err *err)
+{
+    struct run_opts asked = { .image = b->opts.image, .with = b->opts.with, .index = b->opts.index,
+                              .wheels = b->opts.wheels, .quiet = b->opts.quiet };
+    auto_free char *home = NULL;
+
+    if (hutch_home_path(&home, err) < 0 || hutch_with_packages(&asked, home, NULL, &b->with, err) < 0)
+        return -1;
+    b->opts.image = asked.image;
     return 0;
 }
 
@@ -473,5 +489,5 @@ int hutch_cmd_batch(int argc, char **argv, struct hutch_err *err)
         print_help();
         return 0;
     }
-    return read_settings(&b, err) < 0 ? -1 : run_batch(&b, err);
+    return read_settings(&b, err) < 0 || add_packages(&b, err) < 0 ? -1 : run_batch(&b, err);
 }

@@ -51,7 +51,8 @@ struct run_opts {
 
 struct batch_opts {
     const char *tasks, *samples, *format, *output, *order, *image, *policy, *timeout, *cpu_time, *memory, *k, *compare,
-        *judge, *jobs;
+        *judge, *jobs, *index, *wheels;
+    struct option_list with;
     bool resume, all_cases, partial, challenge, quiet, help;
 };
 

@@ -6,6 +6,7 @@
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/say.h"
 #include "runtime/cli/version.h"
+#include "runtime/cli/with_packages.h"
 #include "runtime/mcp/stdio.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
@@ -69,6 +70,7 @@ int hutch_cmd_mcp(int argc, char **argv, struct hutch_err *err)
 {
     struct run_opts opts;
     struct cli_engine_options engine = { .launcher = NULL };
+    struct with_packages with;
     struct mcp_settings settings = { .idle_ms = IDLE_MS, .lifetime_ms = LIFETIME_MS };
     auto_free char *home = NULL, *data = NULL;
     int first, status = -1;
@@ -87,7 +89,8 @@ int hutch_cmd_mcp(int argc, char **argv, struct hutch_err *err)
         return -1;
     if (settings.budget > MCP_MAX_TOKENS)
         return hutch_err_set(err, 0, "option '--budget': %d tokens at most, not '%s'", MCP_MAX_TOKENS, opts.llm_budget);
-    if (hutch_cli_engine_options(&opts, home, &engine, err) == 0) {
+    if (hutch_with_packages(&opts, home, NULL, &with, err) == 0 &&
+        hutch_cli_engine_options(&opts, home, &engine, err) == 0) {
         settings.data_dir = data;
         if (isatty(STDIN_FILENO) && !opts.quiet)
             hutch_say("a client of the Model Context Protocol is meant to write here; Ctrl-D ends");

@@ -13,6 +13,7 @@
 #include "runtime/cli/repl_server.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/say.h"
+#include "runtime/cli/with_packages.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/spec.h"
 #include "sandbox/rlimits.h"
@@ -287,6 +288,7 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
     struct run_opts opts;
     struct cli_engine_options engine = { .launcher = NULL };
     struct repl_server server = REPL_SERVER_INIT;
+    struct with_packages with;
     auto_free char *home = NULL, *data = NULL;
     int first, status = -1;
 
@@ -303,7 +305,8 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
     }
     if (hutch_run_options_data(&opts, &data, err) < 0 || hutch_home_path(&home, err) < 0)
         goto out;
-    if (hutch_cli_engine_options(&opts, home, &engine, err) < 0)
+    if (hutch_with_packages(&opts, home, NULL, &with, err) < 0 ||
+        hutch_cli_engine_options(&opts, home, &engine, err) < 0)
         goto out;
     if (!engine.limits.wall_ms)
         engine.limits.wall_ms = HUTCH_NO_LIMIT; /* Ctrl-C is there */

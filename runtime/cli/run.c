@@ -13,9 +13,9 @@
 #include "runtime/cli/run_rich.h"
 #include "runtime/cli/run_server.h"
 #include "runtime/cli/run_warm.h"
-#include "runtime/cli/run_with.h"
 #include "runtime/cli/say.h"
 #include "runtime/cli/shaper.h"
+#include "runtime/cli/with_packages.h"
 #include "runtime/config/profile.h"
 #include "runtime/gpu/gpu.h"
 #include "runtime/lang/program.h"
@@ -385,13 +385,13 @@ static int check_script(const struct run_opts *opts, char **words, struct hutch_
 }
 
 /* What runs is there, so only the image can be missing, or what @script and the options want over it. */
-static int prepare_image(struct run_opts *opts, const char *home, const char *script, struct run_with *ret,
+static int prepare_image(struct run_opts *opts, const char *home, const char *script, struct with_packages *ret,
                          struct hutch_err *err)
 {
     if (!opts->rootfs && (!opts->quiet || opts->yes) &&
         hutch_first_image(home, opts->image ? opts->image : PROFILE_IMAGE, opts->yes, err) < 0)
         return -1;
-    return hutch_run_with(opts, home, script, ret, err);
+    return hutch_with_packages(opts, home, script, ret, err);
 }
 
 /* The file that the program is in, the caller's to free; NULL: it is in none. */
@@ -410,7 +410,7 @@ static int run(struct run_opts *opts, char **words, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_run_project_done))) struct run_project project = RUN_PROJECT_INIT;
     auto_free char *script = NULL;
-    struct run_with with;
+    struct with_packages with;
     auto_free char *home = NULL, *data = NULL;
     size_t llm_budget;
     int status;

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import threading
 import time
 
 import pytest
@@ -197,6 +198,37 @@ def test_run_with(home, folder, words):
     assert (done.returncode, done.stdout) == (0, b"1.0 2.0\n"), done.stderr
     again = hutch(home, "run", *code, env=NO_BUILDER)
     assert (again.returncode, again.stdout, again.stderr) == (0, b"1.0 2.0\n", b"")
+
+
+MCP_CALLS = [{"method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
+             {"method": "tools/call", "params": {"name": "run_python", "arguments": {"code": IMPORTS}}}]
+
+
+def test_other_commands_with(home, folder, tmp_path):
+    """hutch batch, repl and mcp take the same layer, made once."""
+    asked = ["--image", BASE, "--wheels", folder, "--with", "frob"]
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text("".join(json.dumps({"id": str(i), "code": IMPORTS}) + "\n" for i in range(20)))
+    done = hutch(home, "batch", *asked, str(tasks))
+    assert [json.loads(line)["stdout"] for line in done.stdout.splitlines()] == ["1.0 2.0\n"] * 20, done.stderr
+    results = tmp_path / "results.jsonl"
+    results.write_bytes(done.stdout)
+    done = hutch(home, "batch", *asked, "--resume", "-o", str(results), str(tasks), env=NO_BUILDER)
+    assert done.returncode == 0 and len(results.read_text().splitlines()) == 20, done.stderr  # it is the same image
+    done = hutch(home, "repl", *asked, stdin=IMPORTS.encode() + b"\n", env=NO_BUILDER)
+    assert (done.returncode, done.stdout) == (0, b"1.0 2.0\n"), done
+    with subprocess.Popen([support.HUTCH, "mcp", *asked], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(home, **NO_BUILDER)) as child:
+        watch = threading.Timer(SECONDS, child.kill)
+        watch.start()
+        child.stdin.write(b"".join(json.dumps({"jsonrpc": "2.0", "id": i, **call}).encode() + b"\n" for i, call in enumerate(MCP_CALLS)))
+        child.stdin.flush()
+        answers = [child.stdout.readline() for _ in MCP_CALLS]
+        child.stdin.close()
+        assert child.wait(SECONDS) == 0 and b"1.0 2.0" in answers[-1], answers
+        watch.cancel()
+    for command in ("batch", "repl", "mcp"):
+        done = hutch(home, command, "--image", BASE, "--wheels", folder, *([str(tasks)] if command == "batch" else []))
+        assert done.returncode == 125 and "none is asked for (--with" in support.sentence(done), done
 
 
 SCRIPT = '# /// script\n# requires-python = ">=3.9"\n# dependencies = [\n#   "frob",  # it\n#   \'nicate>=2\',\n# ]\n# ///\n' + IMPORTS + "\n"

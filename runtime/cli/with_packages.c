@@ -1,4 +1,4 @@
-#include "runtime/cli/run_with.h"
+#include "runtime/cli/with_packages.h"
 
 #include "rootfs/stores.h"
 #include "runtime/cli/ask.h"
@@ -57,7 +57,7 @@ static int add_all(const struct requirement_list *list, struct extend_request *r
 }
 
 /* In the store of @home, where extended images are made. False: it is not there. */
-static int find(const struct extend_request *request, const char *home, const char *image, struct run_with *ret,
+static int find(const struct extend_request *request, const char *home, const char *image, struct with_packages *ret,
                 bool *ret_found, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_store_done))) struct store store = STORE_INIT;
@@ -135,7 +135,7 @@ static int check_wanted(const struct run_opts *opts, const char *script, const s
                                                           script);
 }
 
-int hutch_run_with(struct run_opts *opts, const char *home, const char *script, struct run_with *ret,
+int hutch_with_packages(struct run_opts *opts, const char *home, const char *script, struct with_packages *ret,
                    struct hutch_err *err)
 {
     const struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels };
