@@ -177,7 +177,7 @@ static int add_packages(struct batch *b, struct hutch_err *err)
                               .wheels = b->opts.wheels, .quiet = b->opts.quiet };
     auto_free char *home = NULL;
 
-    if (hutch_home_path(&home, err) < 0 || hutch_with_packages(&asked, home, NULL, &b->with, err) < 0)
+    if (hutch_home_path(&home, err) < 0 || hutch_with_packages(&asked, home, NULL, NULL, &b->with, err) < 0)
         return -1;
     b->opts.image = asked.image;
     return 0;

@@ -56,7 +56,8 @@ static void add_pip(struct words *words)
  * caller's; NULL: there is none. */
 static int find_authorities(const struct extend_request *request, char **ret, struct hutch_err *err)
 {
-    const char *const names[] = { request->npm ? "NODE_EXTRA_CA_CERTS" : "PIP_CERT", "SSL_CERT_FILE" };
+    const char *const names[] = { hutch_extend_request_is_npm(request) ? "NODE_EXTRA_CA_CERTS" : "PIP_CERT",
+                                  "SSL_CERT_FILE" };
     const char *path = "/etc/ssl/certs/ca-certificates.crt", *name = NULL;
     struct stat st;
 
@@ -112,6 +113,7 @@ static void make_words(struct words *words, const struct extend_job *job, const 
                        const char *script, const char *authorities)
 {
     const struct extend_request *request = job->request;
+    const bool is_npm = hutch_extend_request_is_npm(request);
 
     ADD_WORD(words, "hutch");
     ADD_WORD(words, "run");
@@ -129,8 +131,8 @@ static void make_words(struct words *words, const struct extend_job *job, const 
     add_volume(words, work, "/mnt/in", "");
     if (authorities)
         add_volume(words, authorities, "/mnt/authorities", "/all.pem");
-    if (request->npm)
-        add_volume(words, request->npm, "/mnt/npm", "");
+    if (is_npm)
+        add_volume(words, request->npm ? request->npm : work, "/mnt/npm", "");
     else
         add_pip(words);
     if (request->wheels)
@@ -140,9 +142,9 @@ static void make_words(struct words *words, const struct extend_job *job, const 
     /* Without what the layers and the image have Python do when it starts: a package's code could wait there. */
     add_volume(words, script, "/mnt/builder", strrchr(script, '/'));
     ADD_WORD(words, "--entrypoint");
-    ADD_WORD(words, request->npm ? "node" : "python3");
+    ADD_WORD(words, is_npm ? "node" : "python3");
     ADD_WORD(words, "--");
-    if (!request->npm) {
+    if (!is_npm) {
         ADD_WORD(words, "-s");
         ADD_WORD(words, "-S");
     }
@@ -186,6 +188,17 @@ static int write_requirements(const struct extend_request *request, int dirfd, s
     if (!text)
         return hutch_err_set(err, ENOMEM, "list the requirements");
     return hutch_fd_write_new(dirfd, "requirements.txt", text, 0644, err);
+}
+
+/* What the builder takes for the caller's directory, where the packages were named. */
+static int write_manifest(const struct extend_request *request, int dirfd, struct hutch_err *err)
+{
+    auto_free char *text = NULL;
+
+    if (request->packages.n == 0)
+        return 0;
+    text = hutch_npm_packages_print_manifest(&request->packages, err);
+    return text ? hutch_fd_write_new(dirfd, "package.json", text, 0644, err) : -1;
 }
 
 struct watch {
@@ -251,8 +264,10 @@ static int run_builder(const struct extend_job *job, const char *hex, const stru
     if (!in || !about)
         return hutch_err_set(err, ENOMEM, "make a layer");
     if (write_policy(job, dir, err) < 0 || write_requirements(job->request, dir, err) < 0 ||
+        write_manifest(job->request, dir, err) < 0 ||
         hutch_fd_write_new(dir, "request.json", about, 0644, err) < 0 ||
-        hutch_rootfs_script_find(job->request->npm ? "extend_npm.js" : "extend_pip.py", R_OK, &found, err) < 0 ||
+        hutch_rootfs_script_find(hutch_extend_request_is_npm(job->request) ? "extend_npm.js" : "extend_pip.py", R_OK,
+                                 &found, err) < 0 ||
         hutch_beside_find("hutch", path, err) < 0)
         return -1;
     script = realpath(found, NULL);
@@ -329,7 +344,7 @@ static int make(const struct extend_job *job, const char *hex, struct extension 
 
     if (hutch_store_work_begin(job->store, &work, err) < 0 || run_builder(job, hex, &work, until, err) < 0 ||
         hutch_store_unpack_layer(&work, ARCHIVE, &limits, &layer, err) < 0 ||
-        describe_layer(&layer, job->request->npm ? "npm" : "pip", &about, err) < 0)
+        describe_layer(&layer, hutch_extend_request_is_npm(job->request) ? "npm" : "pip", &about, err) < 0)
         return -1;
     text = cJSON_PrintUnformatted(about);
     cJSON_Delete(about);

@@ -19,6 +19,7 @@ void hutch_extend_request_done(struct extend_request *request)
 {
     hutch_requirement_list_done(&request->pip);
     hutch_requirement_list_done(&request->files);
+    hutch_npm_packages_done(&request->packages);
     free(request->index);
     free(request->trusted);
     free(request->wheels);
@@ -28,7 +29,12 @@ void hutch_extend_request_done(struct extend_request *request)
 
 bool hutch_extend_request_is_empty(const struct extend_request *request)
 {
-    return request->pip.n == 0 && request->files.n == 0 && !request->npm;
+    return request->pip.n == 0 && request->files.n == 0 && !hutch_extend_request_is_npm(request);
+}
+
+bool hutch_extend_request_is_npm(const struct extend_request *request)
+{
+    return request->npm != NULL || request->packages.n > 0;
 }
 
 bool hutch_extend_request_needs_network(const struct extend_request *request)
@@ -152,6 +158,22 @@ static int set_wheels(struct extend_request *request, const char *dir, struct hu
     return 0;
 }
 
+static bool ends_in(const char *text, const char *ending)
+{
+    size_t len = strlen(text), n = strlen(ending);
+
+    return len > n && strcmp(text + len - n, ending) == 0;
+}
+
+/* A word that could be either is the file, where that is there. */
+static bool is_npm_package(const char *what)
+{
+    struct stat st;
+
+    return hutch_npm_is_package(what) ||
+           (!strchr(what, '/') && !ends_in(what, ".json") && stat(what, &st) < 0 && errno == ENOENT);
+}
+
 static int set_npm(struct extend_request *request, const char *path, struct hutch_err *err)
 {
     auto_free char *real = realpath(path, NULL);
@@ -159,6 +181,8 @@ static int set_npm(struct extend_request *request, const char *path, struct hutc
     struct stat st;
     char *slash;
 
+    if (is_npm_package(path))
+        return hutch_npm_packages_add(&request->packages, path, err) < 0 ? hutch_err_wrap(err, "option '--npm'") : 0;
     if (!real || stat(real, &st) < 0)
         return hutch_err_set(err, errno, "option '--npm': look at '%s'", path);
     slash = strrchr(real, '/');
@@ -195,7 +219,7 @@ int hutch_extend_request_set_sources(struct extend_request *request, const struc
         request->index = strdup("");
         return request->index ? 0 : hutch_err_set(err, ENOMEM, "take an index");
     }
-    if (sources->npm) /* what is said to pip is not said to npm */
+    if (sources->npm || sources->is_npm) /* what is said to pip is not said to npm */
         return 0;
     if (trusted && trusted[0] && !(request->trusted = strdup(trusted)))
         return hutch_err_set(err, ENOMEM, "take PIP_TRUSTED_HOST");
@@ -203,13 +227,6 @@ int hutch_extend_request_set_sources(struct extend_request *request, const struc
 }
 
 /* --- what ------------------------------------------------------------------------------------------------------- */
-
-static bool ends_in(const char *text, const char *ending)
-{
-    size_t len = strlen(text), n = strlen(ending);
-
-    return len > n && strcmp(text + len - n, ending) == 0;
-}
 
 static int add_wheel(struct extend_request *request, const char *path, struct hutch_err *err)
 {
@@ -253,6 +270,14 @@ int hutch_extend_request_add_pip(struct extend_request *request, const char *wha
     if (ends_in(what, ".whl") && !strstr(what, "://"))
         return add_wheel(request, what, err);
     return ends_in(what, ".txt") ? add_file(request, what, err) : hutch_requirement_add_words(&request->pip, what, err);
+}
+
+int hutch_extend_request_add_npm(struct extend_request *request, const struct npm_packages *packages,
+                                 struct hutch_err *err)
+{
+    auto_free char *words = hutch_npm_packages_print(packages, err);
+
+    return words ? hutch_npm_packages_add(&request->packages, words, err) : -1;
 }
 
 /* --- as a text -------------------------------------------------------------------------------------------------- */
@@ -332,6 +357,10 @@ char *hutch_extend_request_print(const struct extend_request *request, const cha
         rc = add_stat(&t, "wheel ", AT_FDCWD, request->files.texts[i], err);
     if (rc == 0 && request->wheels)
         rc = add_directory(&t, request->wheels, err);
+    for (size_t i = 0; i < request->packages.n; i++) {
+        add_line(&t, "npm-package ", request->packages.items[i].name);
+        add_line(&t, "range ", request->packages.items[i].range);
+    }
     if (rc == 0 && request->npm)
         rc = add_npm(&t, request->npm, err);
     text = rc == 0 ? hutch_text_take(&t, NULL) : NULL;

@@ -6,6 +6,7 @@
 
 #include "rootfs/digest.h"
 #include "runtime/cli/option.h"
+#include "runtime/lang/npm_package.h"
 #include "runtime/lang/requirement.h"
 #include "sandbox/err.h"
 
@@ -16,7 +17,8 @@
 struct extend_sources {
     const char *index;   /* URL; NULL: PIP_INDEX_URL, or pip's own */
     const char *wheels;  /* directory; NULL: none. Without an index nothing else is asked */
-    const char *npm;     /* package.json, or the directory that has it; NULL: none */
+    const char *npm;     /* packages of Node, a package.json, or the directory that has it; NULL: none */
+    bool is_npm;         /* what is asked for is Node's, whether or not @npm says so */
     bool allow_build;    /* from source */
 };
 
@@ -26,6 +28,7 @@ struct extend_request {
     char *index;                   /* owned; NULL: pip's own, "": none */
     char *trusted;                 /* owned; a host without TLS, or NULL */
     char *wheels;                  /* owned; real path, or NULL */
+    struct npm_packages packages;
     char *npm;                     /* owned; real path of the directory of package.json, or NULL */
     bool allow_build;
 };
@@ -39,6 +42,12 @@ int hutch_extend_request_set_sources(struct extend_request *request, const struc
 /* A wheel (its name ends in .whl), a requirements file (in .txt), or requirements with commas between them. */
 int hutch_extend_request_add_pip(struct extend_request *request, const char *what, struct hutch_err *err);
 
+/* Packages of Node. */
+int hutch_extend_request_add_npm(struct extend_request *request, const struct npm_packages *packages,
+                                 struct hutch_err *err);
+
+/* Whether it is for npm, and not for pip. */
+bool hutch_extend_request_is_npm(const struct extend_request *request);
 /* Whether there is anything to install. */
 bool hutch_extend_request_is_empty(const struct extend_request *request);
 /* Whether an index or a registry is asked. */

@@ -89,7 +89,7 @@ int hutch_cmd_mcp(int argc, char **argv, struct hutch_err *err)
         return -1;
     if (settings.budget > MCP_MAX_TOKENS)
         return hutch_err_set(err, 0, "option '--budget': %d tokens at most, not '%s'", MCP_MAX_TOKENS, opts.llm_budget);
-    if (hutch_with_packages(&opts, home, NULL, &with, err) == 0 &&
+    if (hutch_with_packages(&opts, home, NULL, NULL, &with, err) == 0 &&
         hutch_cli_engine_options(&opts, home, &engine, err) == 0) {
         settings.data_dir = data;
         if (isatty(STDIN_FILENO) && !opts.quiet)

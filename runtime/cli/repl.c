@@ -305,7 +305,7 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
     }
     if (hutch_run_options_data(&opts, &data, err) < 0 || hutch_home_path(&home, err) < 0)
         goto out;
-    if (hutch_with_packages(&opts, home, NULL, &with, err) < 0 ||
+    if (hutch_with_packages(&opts, home, NULL, NULL, &with, err) < 0 ||
         hutch_cli_engine_options(&opts, home, &engine, err) < 0)
         goto out;
     if (!engine.limits.wall_ms)

@@ -325,7 +325,7 @@ static int read_request(const struct rootfs_opts *opts, struct extend_request *r
     if (hutch_extend_request_set_sources(ret, &sources, err) < 0)
         return -1;
     if (hutch_extend_request_is_empty(ret))
-        return hutch_err_set(err, 0, "there is nothing to lay over the image: --pip WHAT or --npm FILE says what");
+        return hutch_err_set(err, 0, "there is nothing to lay over the image: --pip WHAT or --npm WHAT says what");
     if (opts->npm && (ret->pip.n > 0 || ret->files.n > 0))
         return hutch_err_set(err, 0, "options '--pip' and '--npm' are for two layers: extend the extended image again");
     return 0;

@@ -385,13 +385,13 @@ static int check_script(const struct run_opts *opts, char **words, struct hutch_
 }
 
 /* What runs is there, so only the image can be missing, or what @script and the options want over it. */
-static int prepare_image(struct run_opts *opts, const char *home, const char *script, struct with_packages *ret,
-                         struct hutch_err *err)
+static int prepare_image(struct run_opts *opts, const char *home, const char *script, const char *project,
+                         struct with_packages *ret, struct hutch_err *err)
 {
     if (!opts->rootfs && (!opts->quiet || opts->yes) &&
         hutch_first_image(home, opts->image ? opts->image : PROFILE_IMAGE, opts->yes, err) < 0)
         return -1;
-    return hutch_with_packages(opts, home, script, ret, err);
+    return hutch_with_packages(opts, home, script, project, ret, err);
 }
 
 /* The file that the program is in, the caller's to free; NULL: it is in none. */
@@ -420,12 +420,12 @@ static int run(struct run_opts *opts, char **words, struct hutch_err *err)
         check_kind(opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;
     if (opts->is_inside) {
-        if (hutch_run_inside_check(opts, err) < 0 || prepare_image(opts, home, NULL, &with, err) < 0)
+        if (hutch_run_inside_check(opts, err) < 0 || prepare_image(opts, home, NULL, NULL, &with, err) < 0)
             return -1;
         return run_cold(opts, &project, home, data, words, err);
     }
     if (hutch_run_options_is_notebook(opts, words[0])) {
-        if (access(words[0], R_OK) == 0 && prepare_image(opts, home, NULL, &with, err) < 0)
+        if (access(words[0], R_OK) == 0 && prepare_image(opts, home, NULL, NULL, &with, err) < 0)
             return -1;
         return run_notebook(opts, home, data, words[0], llm_budget, err);
     }
@@ -436,7 +436,7 @@ static int run(struct run_opts *opts, char **words, struct hutch_err *err)
     if (status)
         return -status;
     script = find_script(opts, &project, words);
-    if (prepare_image(opts, home, script, &with, err) < 0)
+    if (prepare_image(opts, home, script, project.dir, &with, err) < 0)
         return -1;
     if (project.dir)
         return run_cold(opts, &project, home, data, words, err);

@@ -4,10 +4,9 @@
 #include "runtime/cli/ask.h"
 #include "runtime/cli/beside.h"
 #include "runtime/cli/extend_request.h"
+#include "runtime/cli/script_wants.h"
 #include "runtime/config/profile.h"
 #include "runtime/lang/program.h"
-#include "runtime/lang/requirement.h"
-#include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -16,44 +15,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-/* A file that is Python by its name, or by having none that says otherwise. */
-static bool may_be_python(const struct run_opts *opts, const char *path)
+static int add_all(const struct script_wants *wants, struct extend_request *request, struct hutch_err *err)
 {
-    const char *slash = strrchr(path, '/');
-    const char *dot = strrchr(slash ? slash : path, '.');
-
-    if (opts->language)
-        return strcmp(opts->language, "python") == 0;
-    return !dot || dot == path || dot[-1] == '/' || strcmp(dot, ".py") == 0;
-}
-
-/* What cannot be read is the run's to complain about. Standard input or a FIFO could be read once only. */
-static int read_script(const struct run_opts *opts, const char *path, struct requirement_list *ret,
-                       struct hutch_err *err)
-{
-    auto_free char *text = NULL;
-    struct hutch_err ignored;
-    auto_fd fd = -1;
-    struct stat st;
-    size_t len;
-
-    if (!path || !may_be_python(opts, path) || stat(path, &st) < 0 || !S_ISREG(st.st_mode))
-        return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || hutch_fd_slurp(fd, PROGRAM_MAX_BYTES, path, &text, &len, &ignored) < 0 ||
-        !memmem(text, len, "# /// script", strlen("# /// script")))
-        return 0;
-    return hutch_requirement_add_script(ret, text, len, err) < 0 ? hutch_err_wrap(err, "'%s'", path) : 0;
-}
-
-static int add_all(const struct requirement_list *list, struct extend_request *request, struct hutch_err *err)
-{
-    for (size_t i = 0; i < list->n; i++)
-        if (hutch_requirement_add(&request->pip, list->texts[i], strlen(list->texts[i]), err) < 0)
+    for (size_t i = 0; i < wants->pip.n; i++)
+        if (hutch_requirement_add(&request->pip, wants->pip.texts[i], strlen(wants->pip.texts[i]), err) < 0)
             return -1;
-    return 0;
+    if (wants->npm.n == 0)
+        return 0;
+    if (!hutch_extend_request_is_empty(request))
+        return hutch_err_set(err, 0, "option '--with' is for Python, and the program's package.json wants packages of "
+                                     "Node: make an image of one by hutch rootfs extend");
+    return hutch_extend_request_add_npm(request, &wants->npm, err);
 }
 
 /* In the store of @home, where extended images are made. False: it is not there. */
@@ -82,9 +55,10 @@ static int make(const struct run_opts *opts, const struct extend_request *reques
 {
     const size_t n = request->pip.n + request->files.n;
     auto_free const char **argv = calloc(2 * n + 16, sizeof(*argv));
+    auto_free char *npm = request->packages.n ? hutch_npm_packages_print(&request->packages, err) : NULL;
     size_t at = 0;
 
-    if (!argv)
+    if (!argv || (request->packages.n && !npm))
         return hutch_err_set(err, ENOMEM, "extend the image '%s'", image);
     argv[at++] = "hutch-rootfs";
     argv[at++] = "extend";
@@ -94,6 +68,10 @@ static int make(const struct run_opts *opts, const struct extend_request *reques
     for (size_t i = 0; i < n; i++) {
         argv[at++] = "--pip";
         argv[at++] = i < request->pip.n ? request->pip.texts[i] : request->files.texts[i - request->pip.n];
+    }
+    if (npm) {
+        argv[at++] = "--npm";
+        argv[at++] = npm;
     }
     if (opts->index) {
         argv[at++] = "--index";
@@ -107,48 +85,79 @@ static int make(const struct run_opts *opts, const struct extend_request *reques
                ? hutch_err_wrap(err, "extend the image '%s'", image) : 0;
 }
 
-/* The script is code that nobody has read, and what it names is fetched by the host's network: only its caller can want
- * that. From a directory of the caller's no network is needed. */
-static int check_wanted(const struct run_opts *opts, const char *script, const struct requirement_list *list,
+/* The script is code that nobody has read, and what it names is fetched by the host's network: only its caller can
+ * want that. From a directory of the caller's no network is needed. */
+static int check_wanted(const struct run_opts *opts, const char *script, const struct script_wants *wants,
                         bool needs_network, struct hutch_err *err)
 {
-    struct text_buffer t = TEXT_BUFFER_INIT;
     auto_free char *wanted = NULL, *question = NULL;
 
     if (opts->yes || !needs_network)
         return 0;
-    for (size_t i = 0; i < list->n; i++) {
-        hutch_text_add_string(&t, i ? ", " : "");
-        hutch_text_add_string(&t, list->texts[i]);
-    }
-    wanted = hutch_text_take(&t, NULL);
-    if (!wanted || asprintf(&question, "the script '%s' wants packages: %.300s%s. Have them fetched, and laid over the "
-                                       "image?", script, wanted, strlen(wanted) > 300 ? "…" : "") < 0) {
+    wanted = hutch_script_wants_print(wants);
+    if (!wanted || asprintf(&question, "the script '%s' wants packages: %s. Have them fetched, and laid over the "
+                                       "image?", script, wanted) < 0) {
         question = NULL;
         return hutch_err_set(err, ENOMEM, "ask for the script's packages");
     }
     if (opts->quiet || !hutch_ask_can())
-        return hutch_err_set(err, 0, "the script '%s' wants packages that are not here: %.200s%s (--yes has them "
-                                     "fetched, and laid over the image)", script, wanted,
-                             strlen(wanted) > 200 ? "…" : "");
+        return hutch_err_set(err, 0, "the script '%s' wants packages that are not here: %s (--yes has them fetched, "
+                                     "and laid over the image)", script, wanted);
     return hutch_ask(question, false) ? 0 : hutch_err_set(err, 0, "the script '%s' is not run without its packages",
                                                           script);
 }
 
-int hutch_with_packages(struct run_opts *opts, const char *home, const char *script, struct with_packages *ret,
-                   struct hutch_err *err)
+static bool has_modules(const char *tree)
 {
-    const struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels };
+    auto_fd fd = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return fd >= 0 && faccessat(fd, "node_modules", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Whether Node's packages are to be laid over @image: without Node the program cannot run at all, which is the run's to
+ * say, and an image that has such packages was made for the program. */
+static bool lacks_modules(const char *home, const char *image)
+{
+    auto_image_root root = IMAGE_ROOT_INIT;
+    struct hutch_err ignored;
+    char languages[256];
+
+    if (hutch_stores_find(home, image, &root, &ignored) < 0 || has_modules(root.path))
+        return false;
+    for (size_t i = 0; i < root.n_layers; i++)
+        if (has_modules(root.layers[i]))
+            return false;
+    hutch_program_list_installed(root.path, languages, sizeof(languages));
+    return strstr(languages, "js") != NULL;
+}
+
+static int add_script(const struct run_opts *opts, const char *home, const char *script, const char *project,
+                      struct script_wants *wants, struct extend_request *request, struct hutch_err *err)
+{
+    const char *image = opts->image ? opts->image : PROFILE_IMAGE;
+
+    const bool is_for_node = script && hutch_script_is_for_node(opts, script);
+
+    if (!script || (is_for_node && (opts->rootfs || !lacks_modules(home, image))))
+        return 0;
+    return hutch_script_wants_read(opts, script, project, wants, err) < 0 ? -1 : add_all(wants, request, err);
+}
+
+int hutch_with_packages(struct run_opts *opts, const char *home, const char *script, const char *project,
+                        struct with_packages *ret, struct hutch_err *err)
+{
+    struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels };
     const char *image = opts->image ? opts->image : PROFILE_IMAGE;
     auto_extend_request request = EXTEND_REQUEST_INIT;
-    __attribute__((cleanup(hutch_requirement_list_done))) struct requirement_list wanted = REQUIREMENT_LIST_INIT;
+    auto_script_wants wants = SCRIPT_WANTS_INIT;
     bool is_found;
 
     for (size_t i = 0; i < opts->with.n; i++)
         if (hutch_extend_request_add_pip(&request, opts->with.values[i], err) < 0)
             return hutch_err_wrap(err, "option '--with'");
-    if (read_script(opts, script, &wanted, err) < 0 || add_all(&wanted, &request, err) < 0)
+    if (add_script(opts, home, script, project, &wants, &request, err) < 0)
         return -1;
+    sources.is_npm = wants.npm.n > 0;
     if (hutch_extend_request_is_empty(&request))
         return !opts->index && !opts->wheels ? 0
                : hutch_err_set(err, 0, "option '%s' says where packages come from, and none is asked for (--with, or "
@@ -159,8 +168,8 @@ int hutch_with_packages(struct run_opts *opts, const char *home, const char *scr
     if (hutch_extend_request_set_sources(&request, &sources, err) < 0 ||
         find(&request, home, image, ret, &is_found, err) < 0)
         return -1;
-    if (!is_found && wanted.n > 0 &&
-        check_wanted(opts, script, &wanted, hutch_extend_request_needs_network(&request), err) < 0)
+    if (!is_found && wants.pip.n + wants.npm.n > 0 &&
+        check_wanted(opts, script, &wants, hutch_extend_request_needs_network(&request), err) < 0)
         return -1;
     if (!is_found && (make(opts, &request, image, err) < 0 || find(&request, home, image, ret, &is_found, err) < 0))
         return -1;

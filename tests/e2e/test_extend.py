@@ -1,6 +1,8 @@
 """hutch rootfs extend, hutch run --with and PEP 723: packages in layers over an image. What the builder writes is judged like any
 stranger's archive, and nothing is left behind, whichever way it ends."""
+import base64
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -550,6 +552,88 @@ def test_npm(home, package):
     assert [(one["name"], one["version"], one["integrity"][:7]) for one in layer["packages"]] == [("frob", "1.2.3", "sha512-")]
     digest = listed(home, "app")["digest"]
     assert extend(home, "--npm", str(package), "--allow-build", "--index", "none", image="node", env=NO_BUILDER) == digest
+
+
+class Registry(make.Index):
+    """npm's: for each name an object with its versions. The packages are those of a directory."""
+
+    def answer(self, path):
+        found = super().answer(path) if path.startswith("/files/") else None
+        name = path.strip("/").split("/")[-1]
+        tarball = os.path.join(self.folder, name + "-1.2.3.tgz")
+        if found or not os.path.exists(tarball):
+            return found
+        with open(tarball, "rb") as file:
+            integrity = "sha512-" + base64.b64encode(hashlib.sha512(file.read()).digest()).decode()
+        version = {"name": name, "version": "1.2.3", "dist": {"tarball": self.url.replace("/simple/", "/files/%s-1.2.3.tgz" % name), "integrity": integrity}}
+        return json.dumps({"name": name, "dist-tags": {"latest": "1.2.3"}, "versions": {"1.2.3": version}}).encode()
+
+
+@pytest.fixture
+def registry(package):
+    served = Registry(package)
+    yield served
+    served.close()
+
+
+def test_npm_by_name(home, registry, package):
+    digest = extend(home, "--npm", "frob@^1.2", "--index", registry.url, image="node")
+    done = hutch(home, "run", "--image", digest, str(package / "a.js"), env=NO_BUILDER)  # the image has packages: it is not asked what it wants
+    assert (done.returncode, done.stdout) == (0, b"42 false\n"), done.stderr
+    refused_words = [("frob@https://x/y.tgz", "no range of versions"), ("@x", "is no name of a package"), ("nosuch@1", "npm: ")]
+    for what, says in refused_words:
+        done = hutch(home, "rootfs", "extend", "node", "--quiet", "--npm", what, "--index", registry.url)
+        assert done.returncode == 125 and says in support.sentence(done), done
+
+
+def test_package_json_beside_a_program(home, registry, package, tmp_path):
+    """As with a script's dependencies: fetched when the caller says so, and found again by whoever wants the same."""
+    for name in ("one", "two", "two/src"):
+        (tmp_path / name).mkdir()
+    manifest = json.dumps({"main": "src/b.mjs", "dependencies": {"frob": "^1.2"}, "scripts": {"install": "touch /mnt/data/ran"}})
+    for folder, program, where in (("one", "a.js", "one"), ("two", "b.mjs", "two/src")):
+        (tmp_path / folder / "package.json").write_text(manifest)
+        shutil.copy(package / program, tmp_path / where)
+    words = ["run", "--image", "node", "--index", registry.url]
+    done = hutch(home, *words, str(tmp_path / "one/a.js"))
+    assert done.returncode == 125 and "wants packages that are not here: frob@^1.2 (--yes" in support.sentence(done) and not registry.asked
+    done = hutch(home, *words, "--yes", str(tmp_path / "one/a.js"))
+    assert (done.returncode, done.stdout) == (0, b"42 false\n") and registry.asked, done.stderr
+    for program in ("one/a.js", "two"):  # a project with the same list has the same layer
+        done = hutch(home, *words, str(tmp_path / program), env=NO_BUILDER)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"42 false\n", b""), done
+    # A program of Python has nothing to do with it, and an image without Node says that.
+    (tmp_path / "one/x.py").write_text("print(1)")
+    assert hutch(home, "run", "--image", BASE, str(tmp_path / "one/x.py"), env=NO_BUILDER).stdout == b"1\n"
+    done = hutch(home, "run", "--image", BASE, str(tmp_path / "one/a.js"), env=NO_BUILDER)
+    assert done.returncode == 127 and b"node" in done.stderr and b"packages" not in done.stderr, done
+
+
+@pytest.mark.parametrize("name, text, says", [
+    ("package.json", '{"dependencies": {"x": "http://127.0.0.1:1/x.tgz"}}', "is no range of versions"),
+    ("package.json", '{"dependencies": {"x": "1"}, "overrides": {"y": "file:/etc"}}', 'has "overrides"'),
+    ("package.json", '{"dependencies": {"x": ', "package.json"),
+    (".npmrc", "registry=http://127.0.0.1:1/\n", "has a .npmrc, which says where packages come from"),
+    ("package-lock.json", "{}", "has a package-lock.json"),
+])
+def test_what_no_package_json_may_want(home, package, tmp_path, name, text, says):
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "package.json").write_text('{"dependencies": {"frob": "1"}}')
+    (folder / name).write_text(text)
+    shutil.copy(package / "a.js", folder)
+    done = hutch(home, "run", "--yes", "--image", "node", str(folder / "a.js"))
+    assert done.returncode == 125 and says in support.sentence(done) and done.stdout == b"", done
+
+
+def test_a_project_brings_its_own_modules(home, package, tmp_path):
+    folder = tmp_path / "project"
+    (folder / "node_modules/frob").mkdir(parents=True)
+    (folder / "node_modules/frob/index.js").write_text("exports.x = 'own'")
+    (folder / "package.json").write_text('{"main": "a.js", "dependencies": {"frob": "1"}}')
+    shutil.copy(package / "a.js", folder)
+    done = hutch(home, "run", "--image", "node", str(folder), env=NO_BUILDER)
+    assert (done.returncode, done.stdout) == (0, b"own undefined\n"), done.stderr
 
 
 def test_npm_says_what_is_wrong(home, package):
