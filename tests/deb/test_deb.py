@@ -82,7 +82,7 @@ def test_it_is_told_of(tree):
 
 
 def test_it_goes_without_a_trace(tree):
-    """Last: what is left is the user's own. apt keeps what another package recommends, as libc6 does a library of ours."""
-    tree.root("apt-get -qy purge %s && apt-get -qy -o APT::AutoRemove::RecommendsImportant=false purge --autoremove && apt-get clean"
-              % " ".join(PACKAGES))
+    """Last: what is left is the user's own. apt keeps what another package recommends or suggests, as libc6 does a library of ours."""
+    tree.root("apt-get -qy purge %s && apt-get -qy -o APT::AutoRemove::RecommendsImportant=false -o APT::AutoRemove::SuggestsImportant=false "
+              "purge --autoremove && apt-get clean" % " ".join(PACKAGES))
     assert tree.files() - tree.before == set()
