@@ -849,7 +849,11 @@ def test_cancelled_task_leaves_its_process(server):
             await session.make_directory("/tmp/after")
             assert await watch.__aiter__().__anext__() == hutch.Change("created", "after", True)
             await watch.close()
-            left = await session.spawn("sleep 100", stream=True)
+            left = await session.spawn("touch /tmp/begun; sleep 100", stream=True)
+            for _ in range(500):
+                if "begun" in [entry.path for entry in await session.list("/tmp")]:
+                    break
+                await asyncio.sleep(0.02)
             waiter = asyncio.ensure_future(left.wait())
             await asyncio.sleep(0.05)
             await left.close()

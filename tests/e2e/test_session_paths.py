@@ -448,7 +448,8 @@ def test_nothing_is_left(shell):
             session.path_fails("open_path", "/dev/null", ctypes.c_int(READ))
             session.list("/usr/bin", max_entries=10)
 
-        ask()  # who answers has its name by then
+        ask()
+        session.engine.until(lambda: "hutch-paths\n" not in count(), what="the end of who has answered")
         before, open_before = count(), len(os.listdir("/proc/self/fd"))
         for _ in range(50):
             ask()
