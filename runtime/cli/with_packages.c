@@ -135,7 +135,6 @@ static int add_script(const struct run_opts *opts, const char *home, const char 
                       struct script_wants *wants, struct extend_request *request, struct hutch_err *err)
 {
     const char *image = opts->image ? opts->image : PROFILE_IMAGE;
-
     const bool is_for_node = script && hutch_script_is_for_node(opts, script);
 
     if (!script || (is_for_node && (opts->rootfs || !lacks_modules(home, image))))
