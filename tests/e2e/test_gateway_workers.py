@@ -342,7 +342,7 @@ def test_a_worker_dies_at_the_end(tmp_path):
     names = open_sessions(server, 8)
     first, _ = workers(server)
     os.kill(first, signal.SIGSTOP)
-    asked = [sock for name in names for sock in send(server, 2, "/v1/sessions/" + name)]
+    asked = [sock for name in names for sock in send(server, 6, "/v1/sessions/" + name)]
     heard(send(server, 2, "/healthz"), 1)
     server.process.send_signal(signal.SIGTERM)
     server.await_event("draining")
