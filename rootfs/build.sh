@@ -78,32 +78,7 @@ mkdir "$work/rootfs"
 cp "$here"/packages.txt "$here"/packages.sh "$here"/dpkg.cfg "$here"/prepare.sh "$here"/trim.sh "$here"/hosts "$here"/externally-managed "$work/rootfs"
 chmod -R u=rwX,go=rX "$work/rootfs"
 
-if [ -n "${HUTCH_APT_SOURCES-}" ]; then
-    [ -r "$HUTCH_APT_SOURCES" ] || die "HUTCH_APT_SOURCES: cannot read '$HUTCH_APT_SOURCES'"
-    cp "$HUTCH_APT_SOURCES" "$work/sources"
-else
-    # What this machine's apt knows as Debian's own main section of the suite, its updates and security fixes. Which
-    # sources those are stands in the package lists; where none were fetched yet, they are, to a place of our own.
-    # A release that it does not know but this script does is looked for where the machine's own comes from.
-    debian_sources() {
-        local all known
-        known="(${releases//$'\n'/|})"
-        # shellcheck disable=SC2016  # apt's placeholders
-        all=$(apt-get "$@" indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' \
-            'Created-By: Packages' 'Origin: Debian' 'Component: main')
-        grep -E "^deb [^ ]+ ${suite}(-updates|-security)? main$" <<<"$all" | sort -u ||
-            { [ -n "$released" ] && sed -nE "s/^(deb [^ ]+) $known(-updates|-security)? main$/\\1 $suite\\3 main/p" <<<"$all" |
-                sort -u | grep .; }
-    }
-    if ! debian_sources >"$work/sources"; then
-        mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial"
-        private=(-o "Dir::State::lists=$work/apt/lists" -o "Dir::Cache=$work/apt/cache" -o APT::Sandbox::User= -o 'Acquire::Languages=none')
-        apt-get -q=2 "${private[@]}" update >&2 || die "apt-get update failed"
-        debian_sources "${private[@]}" >"$work/sources" || : # said below
-    fi
-    [ -s "$work/sources" ] || die "apt on this machine knows no Debian sources for '$suite'" \
-        "(apt-get update, or name a file with sources in HUTCH_APT_SOURCES)"
-fi
+"$here/debian-sources.sh" "$suite" >"$work/sources" || exit 1
 
 name=$flavour
 [ "$suite" = "$usual" ] || name=$flavour-$suite

@@ -194,11 +194,10 @@ static int write_record(int made, struct layer_progress *progress, struct store_
     return digest_file(made, "record", ret->digest, err);
 }
 
-int hutch_store_unpack_layer(const struct store_work *work, const char *archive, const struct store_unpack *limits,
-                             struct store_layer *ret, struct hutch_err *err)
+int hutch_store_unpack_layer(const struct store_work *work, const char *archive, const char *const *places,
+                             const struct store_unpack *limits, struct store_layer *ret, struct hutch_err *err)
 {
     static const char *const outer[] = { "lock.json", "tree", NULL };
-    static const char *const inner[] = { "usr", "opt", "node_modules", NULL };
     struct layer_progress progress = { .limits = limits };
     auto_fd unpacked = -1, made = -1, tree = -1, lock = -1;
     struct store_layer layer = { .lock = NULL };
@@ -217,7 +216,7 @@ int hutch_store_unpack_layer(const struct store_work *work, const char *archive,
     lock = openat(unpacked, "lock.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (tree < 0 || lock < 0)
         return hutch_err_set(err, errno, "find the layer in the builder's archive");
-    if (check_names(tree, inner, "/", err) < 0)
+    if (check_names(tree, places, "/", err) < 0)
         return -1;
     if (renameat(unpacked, "tree", made, "root") < 0)
         return hutch_err_set(err, errno, "keep the layer");

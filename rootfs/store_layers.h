@@ -40,11 +40,11 @@ struct store_layer {
 };
 void hutch_store_layer_done(struct store_layer *layer);
 
-/* Unpacks the tar file @archive of @work: the file lock.json, and the directory tree, which may have usr, opt and
- * node_modules alone. Everything is checked as an image's layer is: layer.h, tree.h. @limits: max_bytes, max_entries
+/* Unpacks the tar file @archive of @work: the file lock.json, and the directory tree, in which are directories of @places
+ * alone, "usr" and such; NULL ends them. Everything is checked as an image's layer is: layer.h, tree.h. @limits: max_bytes, max_entries
  * and progress. Errors: those of hutch_layer_unpack(); 0 (there is something else in it). */
-int hutch_store_unpack_layer(const struct store_work *work, const char *archive, const struct store_unpack *limits,
-                             struct store_layer *ret, struct hutch_err *err);
+int hutch_store_unpack_layer(const struct store_work *work, const char *archive, const char *const *places,
+                             const struct store_unpack *limits, struct store_layer *ret, struct hutch_err *err);
 
 /* Puts what hutch_store_unpack_layer() has made into the store, with @about as its layer.json, and the image that is
  * @extension, the last layer of which it is; @bytes and @entries are of all its layers. @name may be NULL; @request is

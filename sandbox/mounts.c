@@ -119,7 +119,11 @@ static int check_identity(int fd, const struct sandbox_mount *m, struct hutch_er
 int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan,
                               struct mount_sources *sources, struct hutch_err *err)
 {
-    if (spec->root_kind == ROOT_DIR && open_bind(spec->rootfs_path, MOUNT_RDONLY, &sources->root_fd, err) < 0)
+    /* Where the root can be written, the sandbox's user owns what is in it. */
+    const unsigned map = hutch_spec_find_changes(spec) ? MOUNT_IDMAP : 0;
+
+    if (spec->root_kind == ROOT_DIR && hutch_mounts_open(spec->rootfs_path, MOUNT_RDONLY | map, plan, &sources->root_fd,
+                                                         &sources->lacks_map, err) < 0)
         return hutch_err_wrap(err, "use the root tree");
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
@@ -131,7 +135,8 @@ int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_p
                 return -1;
             continue;
         }
-        if (hutch_mounts_open(m->source, m->flags, plan, &sources->bind_fds[i], &sources->lacks_map, err) < 0) {
+        if (hutch_mounts_open(m->source, m->flags | (m->flags & MOUNT_LAYER ? map : 0), plan, &sources->bind_fds[i],
+                              &sources->lacks_map, err) < 0) {
             if ((m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT)
                 continue;
             return -1;
@@ -511,7 +516,7 @@ static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
     auto_fd fd = -1;
 
     for (size_t j = 0; j < i; j++)
-        if (!(spec->mounts[j].flags & MOUNT_LAYER) &&
+        if (!(spec->mounts[j].flags & MOUNT_OF_ROOT) &&
             hutch_spec_path_is_below(spec->mounts[i].target, spec->mounts[j].target))
             return false;
     fd = open_in_root(root, spec->mounts[i].target, O_PATH | (spec->mounts[i].kind == MOUNT_SYMLINK ? O_NOFOLLOW : 0));
@@ -528,7 +533,7 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
         struct stat st;
         bool is_dir = true;
 
-        if ((m->flags & MOUNT_LAYER) || !lacks_target(spec, root, i))
+        if ((m->flags & MOUNT_OF_ROOT) || !lacks_target(spec, root, i))
             continue;
         *ret_any = true;
         if (m->kind == MOUNT_SYMLINK) {
@@ -564,10 +569,26 @@ static int attach_layers(const struct sandbox_spec *spec, const struct mount_sou
     return n;
 }
 
-/* What it takes an overlay for. */
-static const char *why_overlay(bool has_layers, bool lacks_any)
+/* The directory that gets the changes of the root, attached; it stays the sources'. -1: there is none, and with @err set
+ * there was to be one. */
+static int attach_changes(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err)
 {
-    return has_layers  ? "lay the layers of an extended image over it"
+    const struct sandbox_mount *m = hutch_spec_find_changes(spec);
+    int fd = m ? source_of(spec, sources, (size_t)(m - spec->mounts)) : -1;
+
+    err->msg[0] = '\0';
+    if (fd >= 0 && attach_root(fd, err) < 0) {
+        hutch_err_wrap(err, "use '%s' for the changes of the root", m->source);
+        return -1;
+    }
+    return fd;
+}
+
+/* What it takes an overlay for. */
+static const char *why_overlay(bool is_written, bool has_layers, bool lacks_any)
+{
+    return is_written  ? "keep what is written to the root apart from it"
+           : has_layers ? "lay the layers of an extended image over it"
            : lacks_any ? "add mount points that the image lacks"
                        : "give the image's files inodes of the sandbox's own, as the policy requires";
 }
@@ -580,7 +601,7 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
 {
     enum sandbox_need need = spec->layers[LAYER_OWN_INODES];
     auto_fd skeleton = -1, overlay = -1, image = hutch_fd_take(&sources->root_fd);
-    int dirs[SPEC_MAX_LAYERS + 2], n_layers;
+    int dirs[SPEC_MAX_LAYERS + 2], n_layers, changes;
     struct hutch_err why;
     bool lacks_any = false;
     int checked;
@@ -597,18 +618,23 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
     n_layers = attach_layers(spec, sources, are_given, dirs + 1, err);
     if (n_layers < 0)
         return -1;
+    changes = attach_changes(spec, sources, err);
+    if (changes < 0 && err->msg[0])
+        return -1;
     dirs[0] = skeleton;
     dirs[n_layers + 1] = image;
-    if (lacks_any || n_layers > 0 || need != NEED_OFF) {
+    if (lacks_any || n_layers > 0 || changes >= 0 || need != NEED_OFF) {
         if (checked < 0)
             *err = why;
-        if (checked == 0 && hutch_overlay_make(dirs, (size_t)n_layers + 2, &overlay, err) == 0) {
+        if (checked == 0 &&
+            (changes >= 0 ? hutch_overlay_make_writable(dirs, (size_t)n_layers + 2, changes, &overlay, err)
+                          : hutch_overlay_make(dirs, (size_t)n_layers + 2, &overlay, err)) == 0) {
             *ret_root = hutch_fd_take(&overlay);
             return attach_root(*ret_root, err);
         }
-        if (n_layers > 0 || lacks_any || need == NEED_REQUIRE)
+        if (n_layers > 0 || lacks_any || changes >= 0 || need == NEED_REQUIRE)
             return hutch_err_wrap(err, "%s (needs overlayfs in user namespaces, Linux 5.11)",
-                                  why_overlay(n_layers > 0, lacks_any));
+                                  why_overlay(changes >= 0, n_layers > 0, lacks_any));
         hutch_log_debug("mounts: the image's inodes are shared: %s", err->msg);
     }
     sources->shares_inodes = true;
@@ -624,6 +650,8 @@ static int lay_host(const struct sandbox_spec *spec, struct mount_sources *sourc
     bool wants_overlay = spec->layers[LAYER_OWN_INODES] != NEED_OFF;
     auto_fd root = -1, empty = -1;
 
+    if (hutch_spec_find_changes(spec))
+        return hutch_err_set(err, 0, "the root is of the host's directories, which take no changes: use an image");
     if (make_tmpfs(1 << 20, 1024, 0755, 0, &root, err) < 0)
         return -1;
     if (wants_overlay &&
@@ -783,13 +811,13 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *pl
                                       : lay_image(spec, sources, are_given, &root, err)) < 0)
         goto out;
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (!(spec->mounts[i].flags & MOUNT_LAYER) &&
+        if (!(spec->mounts[i].flags & MOUNT_OF_ROOT) &&
             build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], sources,
                       err) < 0)
             goto out;
     if (cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, sources, err) < 0)
         goto out;
-    if (restrict_mount(root, EVERY_MOUNT | MOUNT_ATTR_RDONLY, 0, "/", err) < 0)
+    if (restrict_mount(root, EVERY_MOUNT | (hutch_spec_find_changes(spec) ? 0 : MOUNT_ATTR_RDONLY), 0, "/", err) < 0)
         goto out;
     rc = enter_root(root, err);
     umask(022);

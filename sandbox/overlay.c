@@ -2,31 +2,70 @@
 
 #include "sandbox/fd.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-int hutch_overlay_make(const int *dirs, size_t n, int *ret_fd, struct hutch_err *err)
+/* @option is set to the path of the open directory @fd. */
+static int set_directory(int fs, const char *option, int fd)
 {
-    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
-    auto_fd fd = -1;
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return fsconfig(fs, FSCONFIG_SET_STRING, option, path, 0);
+}
+
+static int set_lower(int fs, const int *dirs, size_t n)
+{
     char lower[256];
     size_t len = 0;
 
     for (size_t i = 0; i < n && len < sizeof(lower); i++)
         len += (size_t)snprintf(lower + len, sizeof(lower) - len, "%s/proc/self/fd/%d", i ? ":" : "", dirs[i]);
-    if (len >= sizeof(lower))
-        return hutch_err_set(err, E2BIG, "create an overlay of %zu directories", n);
-    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower, 0) < 0 ||
-        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    if (len >= sizeof(lower)) {
+        errno = E2BIG;
+        return -1;
+    }
+    return fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower, 0);
+}
+
+static int make_mount(int fs, __u64 attributes, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fd = -1;
+
+    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return hutch_err_set(err, errno, "create an overlay%s",
                              errno == EINVAL ? " (is something mounted below the tree?)" : "");
-    fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    fd = fsmount(fs, FSMOUNT_CLOEXEC, attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     if (fd < 0)
         return hutch_err_set(err, errno, "make a mount of an overlay");
     *ret_fd = hutch_fd_take(&fd);
     return 0;
+}
+
+int hutch_overlay_make(const int *dirs, size_t n, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
+
+    if (fs < 0 || set_lower(fs, dirs, n) < 0)
+        return hutch_err_set(err, errno, "create an overlay of %zu directories", n);
+    return make_mount(fs, MOUNT_ATTR_RDONLY, ret_fd, err);
+}
+
+int hutch_overlay_make_writable(const int *dirs, size_t n, int changes, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
+    auto_fd upper = openat(changes, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd work = openat(changes, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (upper < 0 || work < 0)
+        return hutch_err_set(err, errno, "open 'upper' and 'work' of the directory for changes");
+    if (fs < 0 || set_lower(fs, dirs, n) < 0 || set_directory(fs, "upperdir", upper) < 0 ||
+        set_directory(fs, "workdir", work) < 0 || fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)
+        return hutch_err_set(err, errno, "create an overlay that can be written");
+    return make_mount(fs, 0, ret_fd, err);
 }
 
 /* By the first two fields of each line, proc_pid_mountinfo(5): a mount's number, and that of the mount it is on.

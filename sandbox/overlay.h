@@ -1,4 +1,5 @@
-/* overlay.h - read-only overlays: a tree that others have too, with inodes of its own.
+/* overlay.h - overlays: a tree that others have too, with inodes of its own. All are read-only but the one of
+ * hutch_overlay_make_writable().
  *
  * A lock, a lease or a watch is on an inode. That of an overlay's file is the overlay's (Linux 4.19), so what another
  * sandbox does to the same file is not seen here. What belongs to the file's pages is shared as before: futex(2) in a
@@ -17,6 +18,11 @@
  * in the caller's mount namespace can be a layer, before Linux 6.15.
  * Errors: EINVAL (there are mounts below one that the caller may not take away, and they would not be in it), E2BIG. */
 int hutch_overlay_make(const int *dirs, size_t n, int *ret_fd, struct hutch_err *err);
+
+/* The same, which can be written: what is changed goes into the directory `upper` of @changes, `work` is the kernel's for
+ * moving it there. Attributes that the kernel keeps with files are of the kind that a user may set, so its file system
+ * has to have those; ordinary ones do. Errors: also EBUSY (another overlay uses @changes). */
+int hutch_overlay_make_writable(const int *dirs, size_t n, int changes, int *ret_fd, struct hutch_err *err);
 
 /* The same error for mounts that the caller might take away, which the kernel leaves out without a word. */
 int hutch_overlay_check(int bottom, struct hutch_err *err);

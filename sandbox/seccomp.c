@@ -249,6 +249,7 @@ struct entry {
     const char *name;
     size_t number; /* of the rule, for messages and for a stable order */
     const struct seccomp_rule *rule;
+    uint32_t action;
 };
 
 static int compare_entries(const void *a, const void *b)
@@ -272,7 +273,16 @@ struct entries {
     struct entry *list; /* owned */
     size_t n;
     uint32_t default_action;
+    bool seems_root;
 };
+
+/* Answered with 0: success, and root's number. */
+static const char *const roots[] = {
+    "getuid", "geteuid", "getgid", "getegid", "chown", "fchown", "lchown", "fchownat", "setuid", "setgid", "setreuid",
+    "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset", "mknod", NULL,
+};
+/* What a rule refuses of these is answered with success. */
+static const char *const roots_in_part[] = { "chmod", "fchmod", "fchmodat", "mknodat", NULL };
 
 /* Left out: names unknown here; calls of other architectures, whose numbers are negative; and rules that say
  * what the default says anyway, which libseccomp refuses (the check above makes sure that no other rule is
@@ -280,9 +290,12 @@ struct entries {
 static void add_entry(struct entries *entries, const char *name, size_t number, const struct seccomp_rule *rule)
 {
     int nr = seccomp_syscall_resolve_name(name);
+    uint32_t act = action(rule->verdict, rule->errnum);
 
-    if (nr >= 0 && action(rule->verdict, rule->errnum) != entries->default_action)
-        entries->list[entries->n++] = (struct entry){ nr, name, number, rule };
+    if (entries->seems_root && rule->verdict == SECCOMP_ERRNO && is_among(roots_in_part, name))
+        act = SCMP_ACT_ERRNO(0);
+    if (nr >= 0 && act != entries->default_action)
+        entries->list[entries->n++] = (struct entry){ nr, name, number, rule, act };
 }
 
 /* All that there is to add, by number. */
@@ -290,6 +303,8 @@ static int resolve(const struct seccomp_rules *rules, struct entries *entries, s
 {
     static const struct seccomp_rule withhold = { .verdict = SECCOMP_ERRNO, .errnum = ENOSYS };
     static const struct seccomp_rule grant = { .verdict = SECCOMP_ALLOW };
+    static const struct seccomp_rule pretend = { .verdict = SECCOMP_ERRNO, .errnum = 0 };
+    const char *const *pretended = rules->seems_root ? roots : NULL;
     size_t n = 0;
 
     for (size_t i = 0; i < rules->n_rules; i++)
@@ -299,18 +314,23 @@ static int resolve(const struct seccomp_rules *rules, struct entries *entries, s
         n++;
     for (const char *const *name = rules->granted; name && *name; name++)
         n++;
+    for (const char *const *name = pretended; name && *name; name++)
+        n++;
+    entries->seems_root = rules->seems_root;
     entries->default_action = action(rules->default_verdict, rules->default_errnum);
     entries->list = calloc(n + 1, sizeof(*entries->list));
     if (!entries->list)
         return hutch_err_set(err, ENOMEM, "compile %zu seccomp rules", rules->n_rules);
     for (size_t i = 0; i < rules->n_rules; i++)
         for (char **name = rules->rules[i].names; name && *name; name++)
-            if (!is_among(rules->withheld, *name) && !is_among(rules->granted, *name))
+            if (!is_among(rules->withheld, *name) && !is_among(rules->granted, *name) && !is_among(pretended, *name))
                 add_entry(entries, *name, i, &rules->rules[i]);
     for (const char *const *name = rules->withheld; name && *name; name++)
         add_entry(entries, *name, rules->n_rules, &withhold);
     for (const char *const *name = rules->granted; name && *name; name++)
         add_entry(entries, *name, rules->n_rules, &grant);
+    for (const char *const *name = pretended; name && *name; name++)
+        add_entry(entries, *name, rules->n_rules, &pretend);
     qsort(entries->list, entries->n, sizeof(*entries->list), compare_entries);
     return 0;
 }
@@ -318,13 +338,12 @@ static int resolve(const struct seccomp_rules *rules, struct entries *entries, s
 static int add_to_filter(scmp_filter_ctx filter, const struct entry *entry, struct hutch_err *err)
 {
     const struct seccomp_rule *rule = entry->rule;
-    uint32_t act = action(rule->verdict, rule->errnum);
     struct scmp_arg_cmp args[SECCOMP_MAX_ARGS];
     int rc;
 
     for (size_t i = 0; i < rule->n_args; i++)
         args[i] = compare(&rule->args[i]);
-    rc = seccomp_rule_add_array(filter, act, entry->nr, (unsigned)rule->n_args, args);
+    rc = seccomp_rule_add_array(filter, entry->action, entry->nr, (unsigned)rule->n_args, args);
     if (rc < 0 && rc != -EEXIST) /* EEXIST: the same rule again */
         return hutch_err_set(err, -rc, "seccomp rule %zu: call '%s'", entry->number, entry->name);
     return 0;

@@ -8,6 +8,7 @@
 
 #include "sandbox/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +53,9 @@ struct seccomp_rules {
     size_t n_rules;
     const char *const *withheld; /* NULL, or NULL-terminated: calls that answer ENOSYS whatever the rules say */
     const char *const *granted;  /* likewise: calls that are allowed whatever the rules say; none of those withheld */
+    /* For programs that install: who asks is told to be root, and that giving files away, becoming another user, and
+     * modes and nodes that only root may make have succeeded. None of it is done. No rule allows these calls then. */
+    bool seems_root;
 };
 
 void hutch_seccomp_rules_done(struct seccomp_rules *rules);

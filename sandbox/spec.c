@@ -205,7 +205,7 @@ struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandb
     if (check_target(target, err) < 0 || make_mount(kind, source, target, flags, &fresh, err) < 0)
         return NULL;
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (strcmp(spec->mounts[i].target, target) == 0 && (target[1] || !(spec->mounts[i].flags & MOUNT_LAYER))) {
+        if (strcmp(spec->mounts[i].target, target) == 0 && (target[1] || !(spec->mounts[i].flags & MOUNT_OF_ROOT))) {
             mount_done(&spec->mounts[i]);
             spec->mounts[i] = fresh;
             return &spec->mounts[i];
@@ -225,6 +225,26 @@ int hutch_spec_add_layer(struct sandbox_spec *spec, const char *source, struct h
     if (make_mount(MOUNT_BIND, source, "/", MOUNT_RDONLY | MOUNT_LAYER, &fresh, err) < 0)
         return -1;
     return append_mount(spec, &fresh, err) ? 0 : -1;
+}
+
+int hutch_spec_set_changes(struct sandbox_spec *spec, const char *source, struct hutch_err *err)
+{
+    const struct sandbox_mount *there = hutch_spec_find_changes(spec);
+    struct sandbox_mount fresh;
+
+    if (there)
+        return hutch_spec_set_string(&spec->mounts[there - spec->mounts].source, source, err);
+    if (make_mount(MOUNT_BIND, source, "/", MOUNT_CHANGES | MOUNT_IDMAP, &fresh, err) < 0)
+        return -1;
+    return append_mount(spec, &fresh, err) ? 0 : -1;
+}
+
+const struct sandbox_mount *hutch_spec_find_changes(const struct sandbox_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (spec->mounts[i].flags & MOUNT_CHANGES)
+            return &spec->mounts[i];
+    return NULL;
 }
 
 int hutch_spec_copy_layers(const struct sandbox_spec *from, struct sandbox_spec *to, struct hutch_err *err)

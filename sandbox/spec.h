@@ -86,6 +86,8 @@ enum sandbox_mount_kind {
                                   * ioctl(2) on it */
 #define MOUNT_PUBLIC   (1u << 6) /* BIND: everybody may use it, so no id of a sandbox's has to be its owner's */
 #define MOUNT_LAYER    (1u << 7) /* a tree that lies over the image, at "/": hutch_spec_add_layer() */
+#define MOUNT_CHANGES  (1u << 8) /* BIND: what is written to the root goes there: hutch_spec_set_changes() */
+#define MOUNT_OF_ROOT  (MOUNT_LAYER | MOUNT_CHANGES) /* the root is made of them; they have no place below it */
 /* nosuid is always set, and so is nodev but for MOUNT_DEVICE. */
 
 #define SPEC_MAX_LAYERS 12 /* over one image: overlay.h */
@@ -189,6 +191,12 @@ struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandb
 /* A host directory, absolute and without symbolic links, over the image and over the layers that were added before:
  * what has the same path in both is the layer's, and directories are merged. Errors: also E2BIG (SPEC_MAX_LAYERS). */
 int hutch_spec_add_layer(struct sandbox_spec *spec, const char *source, struct hutch_err *err);
+/* A host directory, absolute and without symbolic links, for the changes of the root, which can be written then: of its
+ * two directories `upper` gets every file that is new or changed, as overlayfs leaves it, and `work` is the kernel's. The
+ * image and its layers are never written. For one sandbox at a time. */
+int hutch_spec_set_changes(struct sandbox_spec *spec, const char *source, struct hutch_err *err);
+/* That mount, or NULL: the root is read-only. */
+const struct sandbox_mount *hutch_spec_find_changes(const struct sandbox_spec *spec);
 /* Those of @from, behind what @to has. */
 int hutch_spec_copy_layers(const struct sandbox_spec *from, struct sandbox_spec *to, struct hutch_err *err);
 int hutch_spec_add_file(struct sandbox_spec *spec, const char *target, const char *data, size_t len, mode_t mode,

@@ -213,6 +213,9 @@ static int build_spec(const struct bundle_opts *opts, const struct bundle_words 
     if (ret_image->n_layers > 0)
         return hutch_err_set(err, 0, "the image '%s' has layers over its tree, and a bundle has one tree: name the "
                                      "image that it extends", words->image);
+    if (hutch_spec_find_changes(spec))
+        return hutch_err_set(err, 0, "the policy has a directory for changes of the root (\"root_changes\"), which a "
+                                     "bundle's configuration has no word for");
     drop_missing(spec);
     return add_data(spec, err) < 0 || set_program(opts, words, spec, err) < 0 ? -1 : 0;
 }

@@ -212,6 +212,8 @@ static const struct option_row rootfs_rows[] = {
       .help = "packages of Python, 'rich,polars>=1', a requirements file (.txt) or a wheel (.whl)", .values = "FILE" },
     { EXTEND, 0, "--npm", "WHAT", OPTION_TEXT, AT(npm),
       .help = "packages of Node, 'chalk@5,express', or a package.json", .values = "FILE" },
+    { EXTEND, 0, "--apt", "WHAT", OPTION_REPEATED, AT(apt),
+      .help = "packages of Debian, 'graphviz,tesseract-ocr', over an image that was made of such" },
     { EXTEND, 0, "--index", "URL|none", OPTION_TEXT, AT(index),
       .help = "where packages come from (PIP_INDEX_URL, or pip's own)", .values = "none" },
     { EXTEND, 0, "--wheels", "DIR", OPTION_TEXT, AT(wheels),

@@ -2,8 +2,8 @@
 
 #include "rootfs/store_layers.h"
 #include "rootfs/stores.h"
-#include "runtime/cli/beside.h"
-#include "runtime/cli/child.h"
+#include "runtime/cli/extend_apt.h"
+#include "runtime/cli/extend_builder.h"
 #include "runtime/cli/rootfs_script.h"
 #include "runtime/cli/say.h"
 #include "runtime/cli/words.h"
@@ -35,12 +35,6 @@ static const char bundled_places[] = "/usr/lib/python3*/ensurepip/_bundled/pip-*
 
 /* --- the builder's command line --------------------------------------------------------------------------------- */
 
-static void add_volume(struct words *words, const char *source, const char *directory, const char *name)
-{
-    ADD_WORD(words, "-v");
-    ADD_WORD(words, source, ":", directory, name, ":ro");
-}
-
 /* A copy of pip that this host has: for images that have none. */
 static void add_pip(struct words *words)
 {
@@ -48,7 +42,7 @@ static void add_pip(struct words *words)
 
     if (glob(wheel_places, 0, NULL, &found) != 0 && glob(bundled_places, 0, NULL, &found) != 0)
         return;
-    add_volume(words, found.gl_pathv[found.gl_pathc - 1], "/mnt/pip/", "pip.whl");
+    hutch_extend_builder_show(words, found.gl_pathv[found.gl_pathc - 1], "/mnt/pip/", "pip.whl");
     globfree(&found);
 }
 
@@ -56,7 +50,7 @@ static void add_pip(struct words *words)
  * caller's; NULL: there is none. */
 static int find_authorities(const struct extend_request *request, char **ret, struct hutch_err *err)
 {
-    const char *const names[] = { hutch_extend_request_is_npm(request) ? "NODE_EXTRA_CA_CERTS" : "PIP_CERT",
+    const char *const names[] = { hutch_extend_request_kind(request) == EXTEND_NPM ? "NODE_EXTRA_CA_CERTS" : "PIP_CERT",
                                   "SSL_CERT_FILE" };
     const char *path = "/etc/ssl/certs/ca-certificates.crt", *name = NULL;
     struct stat st;
@@ -109,38 +103,31 @@ static char *describe_request(const struct extend_request *request)
     return text;
 }
 
-static void make_words(struct words *words, const struct extend_job *job, const char *hex, const char *work,
-                       const char *script, const char *authorities)
+static void make_words(struct words *words, const struct extend_builder *builder, const char *hex, const char *script,
+                       const char *authorities)
 {
-    const struct extend_request *request = job->request;
-    const bool is_npm = hutch_extend_request_is_npm(request);
+    const struct extend_request *request = builder->job->request;
+    const bool is_npm = hutch_extend_request_kind(request) == EXTEND_NPM;
 
-    ADD_WORD(words, "hutch");
-    ADD_WORD(words, "run");
-    ADD_WORD(words, "--no-server");
-    ADD_WORD(words, "--raw");
-    ADD_WORD(words, "--quiet");
-    ADD_WORD(words, "--image");
-    ADD_WORD(words, "sha256:", hex);
-    ADD_WORD(words, "--policy");
-    ADD_WORD(words, work, "/policy.json");
-    ADD_WORD(words, "--network");
-    ADD_WORD(words, hutch_extend_request_needs_network(request) ? "host" : "none");
+    hutch_extend_builder_begin(builder, hex, hutch_extend_request_needs_network(request), words);
     ADD_WORD(words, "-e");
     ADD_WORD(words, "PYTHONHASHSEED=0");
-    add_volume(words, work, "/mnt/in", "");
     if (authorities)
-        add_volume(words, authorities, "/mnt/authorities", "/all.pem");
-    if (is_npm)
-        add_volume(words, request->npm ? request->npm : work, "/mnt/npm", "");
-    else
+        hutch_extend_builder_show(words, authorities, "/mnt/authorities", "/all.pem");
+    if (request->npm)
+        hutch_extend_builder_show(words, request->npm, "/mnt/npm", "");
+    else if (is_npm) {
+        ADD_WORD(words, "-v");
+        ADD_WORD(words, builder->directory, "/in:/mnt/npm:ro");
+    } else {
         add_pip(words);
+    }
     if (request->wheels)
-        add_volume(words, request->wheels, "/mnt/wheels", "");
+        hutch_extend_builder_show(words, request->wheels, "/mnt/wheels", "");
     for (size_t i = 0; i < request->files.n; i++)
-        add_volume(words, request->files.texts[i], "/mnt/files", strrchr(request->files.texts[i], '/'));
+        hutch_extend_builder_show(words, request->files.texts[i], "/mnt/files", strrchr(request->files.texts[i], '/'));
     /* Without what the layers and the image have Python do when it starts: a package's code could wait there. */
-    add_volume(words, script, "/mnt/builder", strrchr(script, '/'));
+    hutch_extend_builder_show(words, script, "/mnt/builder", strrchr(script, '/'));
     ADD_WORD(words, "--entrypoint");
     ADD_WORD(words, is_npm ? "node" : "python3");
     ADD_WORD(words, "--");
@@ -151,23 +138,7 @@ static void make_words(struct words *words, const struct extend_job *job, const 
     ADD_WORD(words, "/mnt/builder", strrchr(script, '/'));
 }
 
-/* --- what it may take ------------------------------------------------------------------------------------------- */
-
-/* What is downloaded lies beside what is installed, so twice the size may be taken while the layer is made. */
-static int write_policy(const struct extend_job *job, int dirfd, struct hutch_err *err)
-{
-    auto_free char *text = NULL;
-
-    if (asprintf(&text,
-                 "{\"schema\":1,\"extends\":\"default\",\"data_place\":\"disk\",\"limits\":{\"memory\":\"4G\","
-                 "\"pids\":256,\"cpus\":null,\"wall\":\"%" PRIu64 "ms\",\"output\":%" PRIu64 ",\"file_size\":%" PRIu64
-                 ",\"open_files\":4096,\"data_size\":%" PRIu64 ",\"data_files\":%" PRIu64 "}}",
-                 job->timeout_ms, job->max_bytes, job->max_bytes, 2 * job->max_bytes, 2 * job->max_entries) < 0) {
-        text = NULL;
-        return hutch_err_set(err, ENOMEM, "write the builder's policy");
-    }
-    return hutch_fd_write_new(dirfd, "policy.json", text, 0644, err);
-}
+/* --- what it is given ------------------------------------------------------------------------------------------- */
 
 static int write_requirements(const struct extend_request *request, int dirfd, struct hutch_err *err)
 {
@@ -201,85 +172,40 @@ static int write_manifest(const struct extend_request *request, int dirfd, struc
     return text ? hutch_fd_write_new(dirfd, "package.json", text, 0644, err) : -1;
 }
 
-struct watch {
-    const struct extend_job *job;
-    double until;
-    int archive_fd;
-};
-
-static int check(void *ctx, struct hutch_err *err)
-{
-    const struct watch *watch = ctx;
-    struct stat st;
-
-    if (watch->job->is_interrupted())
-        return hutch_err_set(err, ECANCELED, "extend the image '%s'", watch->job->image);
-    if (hutch_clock_ms() >= watch->until)
-        return hutch_err_say(err, ETIMEDOUT, "the layer is not made after %" PRIu64 " s (--timeout)",
-                             (watch->job->timeout_ms + 999) / 1000);
-    if (fstat(watch->archive_fd, &st) == 0 && (uint64_t)st.st_size >= watch->job->max_bytes)
-        return hutch_err_say(err, EFBIG, "the layer takes more than %" PRIu64 " kB (--max-size)",
-                             watch->job->max_bytes / 1000);
-    return 0;
-}
-
 /* --- its run ---------------------------------------------------------------------------------------------------- */
 
-static int judge(struct watch *watch, const struct child_tail *tail, int status, struct hutch_err *err)
+/* By pip or npm, which choose, fetch and install in one. */
+static int run_tool(const struct extend_builder *builder, const char *hex, struct hutch_err *err)
 {
-    char words[CHILD_MAX_WORDS + 1];
+    const struct extend_request *request = builder->job->request;
+    const char *name = hutch_extend_request_kind(request) == EXTEND_NPM ? "extend_npm.js" : "extend_pip.py";
+    auto_free char *found = NULL, *script = NULL, *about = describe_request(request), *authorities = NULL;
+    auto_words words = WORDS_INIT;
 
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
-    if (check(watch, err) < 0)
+    if (!about)
+        return hutch_err_set(err, ENOMEM, "make a layer");
+    if (write_requirements(request, builder->in_fd, err) < 0 || write_manifest(request, builder->in_fd, err) < 0 ||
+        hutch_extend_builder_give(builder, "request.json", about, err) < 0 ||
+        hutch_rootfs_script_find(name, R_OK, &found, err) < 0)
         return -1;
-    hutch_child_last_words(tail->text, tail->len, NULL, words);
-    if (WIFSIGNALED(status))
-        return hutch_err_set(err, 0, "the builder was ended by signal %d", WTERMSIG(status));
-    if (!words[0])
-        return hutch_err_set(err, 0, "the builder failed, and did not say why");
-    return hutch_err_say(err, 0, "%s", strncmp(words, "hutch: ", 7) == 0 ? words + 7 : words);
+    script = realpath(found, NULL);
+    if (!script)
+        return hutch_err_set(err, errno, "look at '%s'", found);
+    if (find_authorities(request, &authorities, err) < 0)
+        return -1;
+    make_words(&words, builder, hex, script, authorities);
+    return hutch_extend_builder_run(builder, &words, ARCHIVE, err);
 }
 
 static int run_builder(const struct extend_job *job, const char *hex, const struct store_work *work, double until,
                        struct hutch_err *err)
 {
-    auto_fd archive = openat(work->dirfd, ARCHIVE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    struct watch watch = { .job = job, .until = until, .archive_fd = archive };
-    auto_free char *found = NULL, *script = NULL, *in = NULL, *about = describe_request(job->request);
-    auto_free char *authorities = NULL;
-    auto_words words = WORDS_INIT;
-    char path[PATH_MAX];
-    struct child_run run = { .path = path, .env = environ, .stdout_fd = archive, .lock_fd = work->dirfd, .until = until,
-                             .check = check, .ctx = &watch };
-    struct child_tail tail;
-    auto_fd dir = -1;
-    int status;
+    auto_extend_builder builder = EXTEND_BUILDER_INIT;
 
-    if (archive < 0 || mkdirat(work->dirfd, "in", 0755) < 0 ||
-        (dir = openat(work->dirfd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        return hutch_err_set(err, errno, "make room for a layer");
-    if (asprintf(&in, "%s/tmp/%s/in", work->store->path, work->name) < 0)
-        in = NULL;
-    if (!in || !about)
-        return hutch_err_set(err, ENOMEM, "make a layer");
-    if (write_policy(job, dir, err) < 0 || write_requirements(job->request, dir, err) < 0 ||
-        write_manifest(job->request, dir, err) < 0 ||
-        hutch_fd_write_new(dir, "request.json", about, 0644, err) < 0 ||
-        hutch_rootfs_script_find(hutch_extend_request_is_npm(job->request) ? "extend_npm.js" : "extend_pip.py", R_OK,
-                                 &found, err) < 0 ||
-        hutch_beside_find("hutch", path, err) < 0)
+    if (hutch_extend_builder_open(job, work, until, &builder, err) < 0)
         return -1;
-    script = realpath(found, NULL);
-    if (!script)
-        return hutch_err_set(err, errno, "look at '%s'", found);
-    if (find_authorities(job->request, &authorities, err) < 0)
-        return -1;
-    make_words(&words, job, hex, in, script, authorities);
-    if (words.is_broken)
-        return hutch_err_set(err, ENOMEM, "make a layer");
-    run.argv = words.argv;
-    return hutch_child_run(&run, &tail, &status, err) < 0 ? -1 : judge(&watch, &tail, status, err);
+    return hutch_extend_request_kind(job->request) == EXTEND_APT ? hutch_extend_apt(&builder, hex, ARCHIVE, err)
+                                                                 : run_tool(&builder, hex, err);
 }
 
 /* --- what it says of the layer ---------------------------------------------------------------------------------- */
@@ -336,6 +262,12 @@ static int make(const struct extend_job *job, const char *hex, struct extension 
 {
     const struct store_unpack limits = { .max_bytes = job->max_bytes, .max_entries = job->max_entries,
                                          .progress = job->progress, .ctx = job->ctx };
+    static const char *const kinds[] = { [EXTEND_PIP] = "pip", [EXTEND_NPM] = "npm", [EXTEND_APT] = "apt" };
+    /* Where a language's packages go, and where a system's do. */
+    static const char *const languages[] = { "usr", "opt", "node_modules", NULL };
+    static const char *const systems[] = { "usr", "opt", "etc", "var", "bin", "sbin", "lib", "lib32", "lib64", "libx32",
+                                           NULL };
+    const enum extend_kind kind = hutch_extend_request_kind(job->request);
     auto_layer layer = { .lock = NULL };
     auto_work work = STORE_WORK_INIT;
     auto_free char *text = NULL;
@@ -343,8 +275,8 @@ static int make(const struct extend_job *job, const char *hex, struct extension 
     cJSON *about = NULL;
 
     if (hutch_store_work_begin(job->store, &work, err) < 0 || run_builder(job, hex, &work, until, err) < 0 ||
-        hutch_store_unpack_layer(&work, ARCHIVE, &limits, &layer, err) < 0 ||
-        describe_layer(&layer, hutch_extend_request_is_npm(job->request) ? "npm" : "pip", &about, err) < 0)
+        hutch_store_unpack_layer(&work, ARCHIVE, kind == EXTEND_APT ? systems : languages, &limits, &layer, err) < 0 ||
+        describe_layer(&layer, kinds[kind], &about, err) < 0)
         return -1;
     text = cJSON_PrintUnformatted(about);
     cJSON_Delete(about);
@@ -404,7 +336,10 @@ int hutch_extend(const struct extend_job *job, char ret_hex[DIGEST_HEX + 1], boo
     if (!*ret_is_new)
         return job->name ? hutch_store_set_name(job->store, job->name, ret_hex, err) : 0;
     if (hutch_extend_request_needs_network(job->request) && !job->quiet)
-        hutch_say("the layer is made in a sandbox of its own, which has this host's network; what runs on the image "
-                  "later has not");
+        hutch_say(hutch_extend_request_kind(job->request) == EXTEND_APT
+                      ? "the packages are fetched in a sandbox that has this host's network, and installed in one that has "
+                        "none"
+                      : "the layer is made in a sandbox of its own, which has this host's network; what runs on the image "
+                        "later has not");
     return make(job, hex, &extension, request, waiting.until, ret_hex, err);
 }

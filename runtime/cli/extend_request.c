@@ -20,6 +20,8 @@ void hutch_extend_request_done(struct extend_request *request)
     hutch_requirement_list_done(&request->pip);
     hutch_requirement_list_done(&request->files);
     hutch_npm_packages_done(&request->packages);
+    hutch_debian_packages_done(&request->apt);
+    free(request->sources);
     free(request->index);
     free(request->trusted);
     free(request->wheels);
@@ -29,12 +31,12 @@ void hutch_extend_request_done(struct extend_request *request)
 
 bool hutch_extend_request_is_empty(const struct extend_request *request)
 {
-    return request->pip.n == 0 && request->files.n == 0 && !hutch_extend_request_is_npm(request);
+    return request->pip.n == 0 && request->files.n == 0 && hutch_extend_request_kind(request) == EXTEND_PIP;
 }
 
-bool hutch_extend_request_is_npm(const struct extend_request *request)
+enum extend_kind hutch_extend_request_kind(const struct extend_request *request)
 {
-    return request->npm != NULL || request->packages.n > 0;
+    return request->apt.n > 0 ? EXTEND_APT : request->npm || request->packages.n > 0 ? EXTEND_NPM : EXTEND_PIP;
 }
 
 bool hutch_extend_request_needs_network(const struct extend_request *request)
@@ -204,10 +206,29 @@ static int set_npm(struct extend_request *request, const char *path, struct hutc
     return 0;
 }
 
+/* apt's sources are the host's own, or what rootfs/debian-sources.sh reads instead of them. */
+static int set_apt(struct extend_request *request, const struct extend_sources *sources, struct hutch_err *err)
+{
+    const char *given = getenv("HUTCH_APT_SOURCES");
+    const char *other = sources->index ? "--index" : sources->wheels ? "--wheels" : sources->allow_build ? "--allow-build"
+                                                                                                         : NULL;
+
+    if (other)
+        return hutch_err_set(err, 0, "option '%s' is for packages of Python and Node; Debian's come from where apt on this "
+                                     "machine has them, or from the file of sources that HUTCH_APT_SOURCES names", other);
+    if (!given || !given[0])
+        return 0;
+    request->sources = realpath(given, NULL);
+    return request->sources ? 0 : hutch_err_set(err, errno, "HUTCH_APT_SOURCES: look at '%.200s'", given);
+}
+
 int hutch_extend_request_set_sources(struct extend_request *request, const struct extend_sources *sources,
                                      struct hutch_err *err)
 {
     const char *trusted = getenv("PIP_TRUSTED_HOST");
+
+    if (sources->is_apt)
+        return set_apt(request, sources, err);
 
     request->allow_build = sources->allow_build;
     if ((sources->wheels && set_wheels(request, sources->wheels, err) < 0) ||
@@ -270,6 +291,11 @@ int hutch_extend_request_add_pip(struct extend_request *request, const char *wha
     if (ends_in(what, ".whl") && !strstr(what, "://"))
         return add_wheel(request, what, err);
     return ends_in(what, ".txt") ? add_file(request, what, err) : hutch_requirement_add_words(&request->pip, what, err);
+}
+
+int hutch_extend_request_add_apt(struct extend_request *request, const char *what, struct hutch_err *err)
+{
+    return hutch_debian_packages_add(&request->apt, what, err);
 }
 
 int hutch_extend_request_add_npm(struct extend_request *request, const struct npm_packages *packages,
@@ -363,6 +389,10 @@ char *hutch_extend_request_print(const struct extend_request *request, const cha
     }
     if (rc == 0 && request->npm)
         rc = add_npm(&t, request->npm, err);
+    for (size_t i = 0; i < request->apt.n; i++)
+        add_line(&t, "apt ", request->apt.texts[i]);
+    if (rc == 0 && request->sources)
+        rc = add_stat(&t, "sources ", AT_FDCWD, request->sources, err);
     text = rc == 0 ? hutch_text_take(&t, NULL) : NULL;
     if (rc < 0)
         hutch_text_done(&t);

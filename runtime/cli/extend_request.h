@@ -1,11 +1,12 @@
-/* extend_request.h - what is to be laid over an image: packages of Python by pip, or of Node by npm, and where they
- * come from. hutch rootfs extend and hutch run --with ask for it in the same way, so that one finds what the other
+/* extend_request.h - what is to be laid over an image: packages of Python by pip, of Node by npm or of Debian by apt,
+ * and where they come from. hutch rootfs extend and hutch run --with ask for it in the same way, so that one finds what the other
  * has made. */
 #ifndef HUTCH_CLI_EXTEND_REQUEST_H
 #define HUTCH_CLI_EXTEND_REQUEST_H
 
 #include "rootfs/digest.h"
 #include "runtime/cli/option.h"
+#include "runtime/lang/debian_package.h"
 #include "runtime/lang/npm_package.h"
 #include "runtime/lang/requirement.h"
 #include "sandbox/err.h"
@@ -19,6 +20,7 @@ struct extend_sources {
     const char *wheels;  /* directory; NULL: none. Without an index nothing else is asked */
     const char *npm;     /* packages of Node, a package.json, or the directory that has it; NULL: none */
     bool is_npm;         /* what is asked for is Node's, whether or not @npm says so */
+    bool is_apt;         /* what is asked for is Debian's */
     bool allow_build;    /* from source */
 };
 
@@ -30,6 +32,8 @@ struct extend_request {
     char *wheels;                  /* owned; real path, or NULL */
     struct npm_packages packages;
     char *npm;                     /* owned; real path of the directory of package.json, or NULL */
+    struct debian_packages apt;
+    char *sources;                 /* owned; real path of the file with apt's sources, or NULL: what the host's apt knows */
     bool allow_build;
 };
 #define EXTEND_REQUEST_INIT { .index = NULL }
@@ -46,8 +50,12 @@ int hutch_extend_request_add_pip(struct extend_request *request, const char *wha
 int hutch_extend_request_add_npm(struct extend_request *request, const struct npm_packages *packages,
                                  struct hutch_err *err);
 
-/* Whether it is for npm, and not for pip. */
-bool hutch_extend_request_is_npm(const struct extend_request *request);
+/* Packages of Debian, with commas between them. */
+int hutch_extend_request_add_apt(struct extend_request *request, const char *what, struct hutch_err *err);
+
+enum extend_kind { EXTEND_PIP, EXTEND_NPM, EXTEND_APT };
+/* Which tool installs it. One request is of one kind. */
+enum extend_kind hutch_extend_request_kind(const struct extend_request *request);
 /* Whether there is anything to install. */
 bool hutch_extend_request_is_empty(const struct extend_request *request);
 /* Whether an index or a registry is asked. */

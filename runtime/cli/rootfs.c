@@ -317,17 +317,23 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
 static int read_request(const struct rootfs_opts *opts, struct extend_request *ret, struct hutch_err *err)
 {
     const struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels, .npm = opts->npm,
-                                            .allow_build = opts->allow_build };
+                                            .is_apt = opts->apt.n > 0, .allow_build = opts->allow_build };
+    const unsigned kinds = (opts->pip.n > 0) + (opts->npm != NULL) + (opts->apt.n > 0);
 
     for (size_t i = 0; i < opts->pip.n; i++)
         if (hutch_extend_request_add_pip(ret, opts->pip.values[i], err) < 0)
             return hutch_err_wrap(err, "option '--pip'");
+    for (size_t i = 0; i < opts->apt.n; i++)
+        if (hutch_extend_request_add_apt(ret, opts->apt.values[i], err) < 0)
+            return hutch_err_wrap(err, "option '--apt'");
+    if (kinds > 1)
+        return hutch_err_set(err, 0, "options '%s' and '%s' are for two layers: extend the extended image again",
+                             opts->pip.n > 0 ? "--pip" : "--npm", opts->apt.n > 0 ? "--apt" : "--npm");
     if (hutch_extend_request_set_sources(ret, &sources, err) < 0)
         return -1;
     if (hutch_extend_request_is_empty(ret))
-        return hutch_err_set(err, 0, "there is nothing to lay over the image: --pip WHAT or --npm WHAT says what");
-    if (opts->npm && (ret->pip.n > 0 || ret->files.n > 0))
-        return hutch_err_set(err, 0, "options '--pip' and '--npm' are for two layers: extend the extended image again");
+        return hutch_err_set(err, 0, "there is nothing to lay over the image: --pip WHAT, --npm WHAT or --apt WHAT says "
+                                     "what");
     return 0;
 }
 

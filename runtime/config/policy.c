@@ -56,6 +56,15 @@ static int read_mounts(const struct json_node *node, void *context, struct hutch
     return hutch_policy_read_mounts(node, spec_of(context), err);
 }
 
+static int read_root_changes(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    const char *path;
+
+    if (hutch_policy_read_path(node, &path, err) < 0)
+        return -1;
+    return hutch_spec_set_changes(spec_of(context), path, err);
+}
+
 static int read_masked_paths(const struct json_node *node, void *context, struct hutch_err *err)
 {
     return hutch_policy_read_paths(node, &spec_of(context)->masked_paths, err);
@@ -321,6 +330,7 @@ static int read_file(const char *path, struct load *load, const struct file *chi
         { "workdir", read_workdir, false },
         { "environment", read_environment, false },
         { "mounts", read_mounts, false },
+        { "root_changes", read_root_changes, false },
         { "masked_paths", read_masked_paths, false },
         { "readonly_paths", read_readonly_paths, false },
     };
@@ -367,6 +377,7 @@ static int finish_spec(struct load *load, struct hutch_err *err)
         return -1;
     hutch_seccomp_rules_done(&spec->seccomp);
     spec->seccomp = rules;
+    spec->seccomp.seems_root = hutch_spec_find_changes(spec) != NULL;
     return 0;
 }
 

@@ -193,7 +193,9 @@ static int refuse_own_binds(const struct sandbox_spec *spec, const char *home, c
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
 
-        if (m->kind == MOUNT_BIND && !(m->flags & MOUNT_RDONLY) && refuse_own(m->source, home, policy_dir, err) < 0)
+        /* Of the directory for changes two others are used, which hold nothing of hutch's. */
+        if (m->kind == MOUNT_BIND && !(m->flags & (MOUNT_RDONLY | MOUNT_CHANGES)) &&
+            refuse_own(m->source, home, policy_dir, err) < 0)
             return -1;
     }
     return 0;

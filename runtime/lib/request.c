@@ -230,6 +230,11 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
         hutch_spec_done(&spec);
         return -1;
     }
+    if (hutch_spec_find_changes(&spec)) {
+        hutch_spec_done(&spec);
+        return hutch_err_set(err, 0, "the policy has a directory for changes of the root (\"root_changes\"), which is for "
+                                     "one run alone: hutch run --no-server");
+    }
     *ret = spec;
     return 0;
 }

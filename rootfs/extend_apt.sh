@@ -1,0 +1,129 @@
+#!/bin/sh
+# extend_apt.sh - makes a layer of an image: installs Debian packages by the image's own dpkg, and writes what that has changed
+# to standard output as a tar archive: lock.json, which says what was installed, and the directory tree. What comes out is
+# judged by hutch as an archive from a stranger: scripts of packages ran here.
+#
+# It runs in the image that is to be extended, without a network, where the root can be written and the caller seems to be
+# root: docs/policy.md, root_changes. /mnt/in has debs.tar, /mnt/builder the dpkg.cfg of hutch's images.
+set -eu
+exec 3>&1 >&2
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true DPKG_FORCE=unsafe-io,confold
+
+work=/mnt/data
+began=$work/began
+policy=/usr/sbin/policy-rc.d
+
+fail() { # hutch shows the last line
+    echo "$*"
+    exit 1
+}
+
+# What has changed since then is the layer. No file of the image is as young, as it was unpacked before this began; a clock
+# of the kernel's is read for both, which may stand still for some milliseconds.
+: >"$began"
+sleep 0.1
+changed() { # DIRECTORY TEST...: of what has changed below it. What find may not read has not, see 6.
+    directory=$1
+    shift
+    find "$directory" -xdev -cnewer "$began" "$@" 2>/dev/null || :
+}
+
+mkdir "$work/debs"
+tar --extract --file=/mnt/in/debs.tar --directory="$work/debs" || fail "what was fetched cannot be read"
+
+# 1. What hutch's images lack of dpkg's own files. What it is to know of this layer alone is taken away at the end.
+mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/lib/dpkg/alternatives /var/cache/debconf /var/log
+[ ! -e /var/lib/dpkg/statoverride ] || cp /var/lib/dpkg/statoverride "$work/statoverride"
+find /etc/alternatives -type l -printf '%f %l\n' 2>/dev/null | sort >"$work/alternatives" || :
+[ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && : >"$work/own_policy"; } # no services
+
+# 2. No program changes who it runs as, so that none gets the mode with which that is asked for.
+for deb in "$work"/debs/*.deb; do
+    [ -e "$deb" ] || continue
+    dpkg-deb --fsys-tarfile "$deb" | tar --list --verbose --numeric-owner --quoting-style=escape
+done | awk '
+    function digit(from,   n) {
+        n = substr($1, from, 1) == "r" ? 4 : 0
+        n += substr($1, from + 1, 1) == "w" ? 2 : 0
+        return n + (substr($1, from + 2, 1) ~ /[xst]/ ? 1 : 0)
+    }
+    $1 ~ /^[-d].*[sS]/ && $6 ~ /^\.\// {
+        path = substr($6, 2)
+        sub(/\/$/, "", path)
+        print "root root 0" digit(2) digit(5) digit(8) " " path
+    }' | sort -u >>/var/lib/dpkg/statoverride
+
+# 3. dpkg. Of what hutch leaves out of its images, headers and libraries to link with are wanted here.
+set -f
+# shellcheck disable=SC2046  # one option a line
+set -- --force-unsafe-io --auto-deconfigure $(grep -E '^path-[a-z]*=/usr/share/(doc|bug|doc-base|gtk-doc|info|lintian|linda|locale|man)/' /mnt/builder/dpkg.cfg | sed 's/^/--/')
+set +f
+run_dpkg() {
+    dpkg "$@" >"$work/log" 2>&1 </dev/null
+}
+complain() {
+    fail "dpkg: $(grep -a -i -E '^(dpkg: error|dpkg-deb: error|.*returned error)|cannot|fail|not permitted' "$work/log" | head -n 3 | tr '\n' ' ') $(tail -n 1 "$work/log")"
+}
+# A package may want another to be configured before it is unpacked, whose name comes later: again, then.
+is_unpacked=
+if [ -z "$(find "$work/debs" -name '*.deb')" ]; then
+    is_unpacked=yes
+fi
+for _ in 1 2 3 4 5; do
+    [ -z "$is_unpacked" ] || break
+    if run_dpkg "$@" --unpack --recursive "$work/debs"; then
+        is_unpacked=yes
+    else
+        dpkg --configure --pending >/dev/null 2>&1 </dev/null || :
+    fi
+done
+[ -n "$is_unpacked" ] || complain
+run_dpkg --force-confold --configure --pending || complain
+
+# 4. What the images' own packages would have done: their scripts are not there any more.
+ldconfig || fail "ldconfig failed"
+[ ! -x /usr/bin/fc-cache ] || [ -z "$(changed /usr/share/fonts -print -quit)" ] || fc-cache -s || fail "fc-cache failed"
+# Which of several programs has a common name stays the image's choice.
+while read -r name target; do
+    [ "$(readlink "/etc/alternatives/$name")" = "$target" ] || ln -sfn "$target" "/etc/alternatives/$name"
+done <"$work/alternatives"
+# Python is told not to compare bytecode with its source, as in the images.
+changed /usr -type f -name '*.py' -path '*/python3*' >"$work/sources"
+if [ -s "$work/sources" ] && [ -x /usr/bin/python3 ]; then
+    python3 -ISBc '
+import py_compile, sys
+for line in sys.stdin.buffer.read().splitlines():
+    try:
+        py_compile.compile(line.decode(), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    except (py_compile.PyCompileError, OSError, ValueError):
+        pass' <"$work/sources"
+fi
+
+# 5. What belongs to this machine, or to the work.
+rm -rf /var/lib/apt /var/cache/apt /var/cache/debconf /var/cache/ldconfig /var/cache/man /var/lib/dpkg/updates /var/lib/dpkg/lock* \
+    /var/lib/dpkg/*-old /var/lib/systemd /var/lib/python /var/backups /etc/machine-id /etc/hostname /etc/resolv.conf \
+    /etc/shadow- /etc/gshadow- /etc/passwd- /etc/group- /etc/.pwd.lock /etc/subuid* /etc/subgid*
+find /var/log -type f -delete 2>/dev/null || :
+rm -f /var/lib/dpkg/statoverride
+[ ! -e "$work/statoverride" ] || cp "$work/statoverride" /var/lib/dpkg/statoverride
+[ ! -e "$work/own_policy" ] || rm -f "$policy"
+
+# 6. The archive. A file of the image that was taken away is seen again, as a layer lies over it. One that its owner may not
+# read becomes nobody's, and empty, when hutch unpacks it; here it has to be read all the same.
+parts=
+for part in usr opt etc var bin sbin lib lib32 lib64 libx32; do
+    [ ! -d "/$part" ] || [ -L "/$part" ] || parts="$parts $part"
+done
+for part in $parts; do
+    changed "/$part" -type d ! -perm -u=rx -exec chmod u+rx {} \;
+    changed "/$part" -type f ! -perm -u=r -exec chmod u+r {} +
+done
+mkdir -p "$work/out/tree"
+cp "$work/debs/lock.json" "$work/out/lock.json"
+tar --create --file="$work/layer.tar" --directory="$work/out" --owner=0 --group=0 --numeric-owner --format=gnu lock.json tree
+for part in $parts; do
+    changed "/$part" \( -type f -o -type d -o -type l \) -print0
+done | sort -z | tar --append --file="$work/layer.tar" --null --no-recursion --absolute-names --files-from=- \
+    --transform='s,^/,tree/,S' --owner=0 --group=0 --numeric-owner --format=gnu || fail "the layer cannot be written"
+cat "$work/layer.tar" >&3
