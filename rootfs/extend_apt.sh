@@ -6,7 +6,7 @@
 # It runs in the image that is to be extended, without a network, where the root can be written and the caller seems to be
 # root: docs/policy.md, root_changes. /mnt/in has debs.tar, /mnt/builder the dpkg.cfg of hutch's images.
 set -eu
-exec 3>&1 >&2
+exec 9>&1 >&2
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true DPKG_FORCE=unsafe-io,confold
 
@@ -38,7 +38,31 @@ mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/li
 find /etc/alternatives -type l -printf '%f %l\n' 2>/dev/null | sort >"$work/alternatives" || :
 [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && : >"$work/own_policy"; } # no services
 
-# 2. No program changes who it runs as, so that none gets the mode with which that is asked for.
+for file in /etc/shadow /etc/gshadow; do # nobody's in an image, and what adds a user reads them
+    [ ! -e "$file" ] || [ -r "$file" ] || chmod 600 "$file"
+done
+
+# 2. No program changes who it runs as, so that none gets the mode with which that is asked for: neither by dpkg nor by scripts.
+mkdir "$work/bin"
+cat >"$work/bin/chmod" <<'END'
+#!/bin/sh
+# chmod and install without setuid and setgid
+for word; do
+    shift
+    case $word in
+    [2467][0-7][0-7][0-7] | 0[2467][0-7][0-7][0-7]) word=0${word#"${word%???}"} ;;
+    [ugoa+]*[+=]*s*) word=$(printf '%s\n' "$word" | sed -E 's/^([ugoa]*[+=][rwxX]*)s+/\1/; s/,([ugoa]*[+=][rwxX]*)s+/,\1/g') ;;
+    -m[2467][0-7][0-7][0-7] | -m0[2467][0-7][0-7][0-7] | --mode=[2467][0-7][0-7][0-7] | --mode=0[2467][0-7][0-7][0-7])
+        word=${word%%[0-7]*}0${word#"${word%???}"}
+        ;;
+    esac
+    set -- "$@" "$word"
+done
+exec "/usr/bin/${0##*/}" "$@"
+END
+chmod 755 "$work/bin/chmod"
+cp "$work/bin/chmod" "$work/bin/install"
+export PATH="$work/bin:$PATH"
 for deb in "$work"/debs/*.deb; do
     [ -e "$deb" ] || continue
     dpkg-deb --fsys-tarfile "$deb" | tar --list --verbose --numeric-owner --quoting-style=escape
@@ -60,7 +84,7 @@ set -f
 set -- --force-unsafe-io --auto-deconfigure $(grep -E '^path-[a-z]*=/usr/share/(doc|bug|doc-base|gtk-doc|info|lintian|linda|locale|man)/' /mnt/builder/dpkg.cfg | sed 's/^/--/')
 set +f
 run_dpkg() {
-    dpkg "$@" >"$work/log" 2>&1 </dev/null
+    dpkg "$@" >"$work/log" 2>&1 </dev/null 9>&-
 }
 complain() {
     fail "dpkg: $(grep -a -i -E '^(dpkg: error|dpkg-deb: error|.*returned error)|cannot|fail|not permitted' "$work/log" | head -n 3 | tr '\n' ' ') $(tail -n 1 "$work/log")"
@@ -75,7 +99,7 @@ for _ in 1 2 3 4 5; do
     if run_dpkg "$@" --unpack --recursive "$work/debs"; then
         is_unpacked=yes
     else
-        dpkg --configure --pending >/dev/null 2>&1 </dev/null || :
+        dpkg --configure --pending >/dev/null 2>&1 </dev/null 9>&- || :
     fi
 done
 [ -n "$is_unpacked" ] || complain
@@ -101,7 +125,7 @@ for line in sys.stdin.buffer.read().splitlines():
 fi
 
 # 5. What belongs to this machine, or to the work.
-rm -rf /var/lib/apt /var/cache/apt /var/cache/debconf /var/cache/ldconfig /var/cache/man /var/lib/dpkg/updates /var/lib/dpkg/lock* \
+rm -rf /var/lib/apt /var/cache/apt /var/cache/debconf /var/cache/ldconfig /var/cache/man /var/lib/dpkg/updates /var/lib/dpkg/lock* /var/lib/dpkg/triggers/Lock \
     /var/lib/dpkg/*-old /var/lib/systemd /var/lib/python /var/backups /etc/machine-id /etc/hostname /etc/resolv.conf \
     /etc/shadow- /etc/gshadow- /etc/passwd- /etc/group- /etc/.pwd.lock /etc/subuid* /etc/subgid*
 find /var/log -type f -delete 2>/dev/null || :
@@ -121,9 +145,10 @@ for part in $parts; do
 done
 mkdir -p "$work/out/tree"
 cp "$work/debs/lock.json" "$work/out/lock.json"
-tar --create --file="$work/layer.tar" --directory="$work/out" --owner=0 --group=0 --numeric-owner --format=gnu lock.json tree
 for part in $parts; do
     changed "/$part" \( -type f -o -type d -o -type l \) -print0
-done | sort -z | tar --append --file="$work/layer.tar" --null --no-recursion --absolute-names --files-from=- \
-    --transform='s,^/,tree/,S' --owner=0 --group=0 --numeric-owner --format=gnu || fail "the layer cannot be written"
-cat "$work/layer.tar" >&3
+done | sed -z 's,^,.,' | sort -z >"$work/names"
+tar --create --file="$work/layer.tar" --owner=0 --group=0 --numeric-owner --format=gnu --transform='s,^\./,tree/,S' \
+    --directory="$work/out" lock.json tree --directory=/ --null --no-recursion --files-from="$work/names" ||
+    fail "the layer cannot be written"
+cat "$work/layer.tar" >&9

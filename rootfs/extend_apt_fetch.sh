@@ -8,7 +8,7 @@
 # /mnt/in has sources (lines of sources.list), status (dpkg's list of what the image has) and environment (NAME=VALUE,
 # variables of proxies). /etc/apt is the host's.
 set -eu
-exec 3>&1 >&2
+exec 9>&1 >&2
 
 work=/mnt/data
 arch=$1
@@ -31,14 +31,13 @@ cp /etc/apt/trusted.gpg.d/* "$work/keys" 2>/dev/null || :
 
 run_apt() { # hutch shows what it complains of
     status=0
-    apt-get -q=2 -o Dir::Etc::sourcelist=/mnt/in/sources -o Dir::Etc::sourceparts=/dev/null -o "Dir::State=$work" \
+    apt-get -q=1 -o Dir::Etc::sourcelist=/mnt/in/sources -o Dir::Etc::sourceparts=/dev/null -o "Dir::State=$work" \
         -o "Dir::State::lists=$work/lists" -o Dir::State::status=/mnt/in/status -o "Dir::Cache=$work/cache" \
         -o "Dir::Etc::trustedparts=$work/keys" -o Dir::Etc::preferencesparts=/dev/null -o Dir::Etc::preferences=/dev/null \
         -o "APT::Architecture=$arch" -o "APT::Architectures::=$arch" -o APT::Sandbox::User= -o Acquire::Languages=none \
         -o Acquire::Retries=2 -o Binary::apt-get::APT::Keep-Downloaded-Packages=true "$@" >"$work/log" 2>&1 || status=$?
     if [ "$status" != 0 ]; then
-        grep -E '^ [^ ].*(Depends|Breaks|Conflicts): ' "$work/log" | head -n 2 | tr '\n' ' ' || :
-        fail "apt: $(grep '^E: ' "$work/log" | sed 's/^E: //' | head -n 2 | tr '\n' ' ')"
+        fail "apt: $(sed -nE 's/^ ([^ ].*(Depends|Breaks|Conflicts): )/\1/p; s/^E: //p' "$work/log" | head -n 3 | tr -s '\n ' ' ')"
     fi
 }
 
@@ -56,4 +55,4 @@ done
 printf '{"tool": "%s", "language": "debian %s", "packages": [%s]}\n' "$(apt-get --version | head -n 1 | cut -d' ' -f1,2)" \
     "$arch" "$packages" >lock.json
 find . -maxdepth 1 \( -name '*.deb' -o -name lock.json \) -printf '%f\0' | sort -z |
-    tar --create --file=- --null --files-from=- --owner=0 --group=0 --numeric-owner --mode=0644 >&3
+    tar --create --file=- --null --files-from=- --owner=0 --group=0 --numeric-owner --mode=0644 >&9

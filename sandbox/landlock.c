@@ -109,15 +109,15 @@ int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_come
     ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, attr_size, 0);
     if (ruleset < 0)
         return hutch_err_set(err, errno, "create a Landlock ruleset (ABI %d)", abi);
-    if (hutch_spec_find_changes(spec) &&
-        allow_below(ruleset, "/", attr.handled_access_fs & WRITE_ACCESS, err) < 0)
-        return -1;
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
 
-        if (m->flags & MOUNT_OF_ROOT)
+        if (m->flags & MOUNT_LAYER)
             continue;
-        if (m->kind == MOUNT_DEV) {
+        if (m->flags & MOUNT_CHANGES) {
+            if (allow_below(ruleset, "/", attr.handled_access_fs & WRITE_ACCESS, err) < 0)
+                return -1;
+        } else if (m->kind == MOUNT_DEV) {
             if (allow_below(ruleset, m->target, attr.handled_access_fs & WRITE_FILE_ACCESS, err) < 0 ||
                 allow_below(ruleset, "/dev/pts",
                             attr.handled_access_fs & (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_IOCTL_DEV), err) < 0 ||

@@ -249,7 +249,6 @@ struct entry {
     const char *name;
     size_t number; /* of the rule, for messages and for a stable order */
     const struct seccomp_rule *rule;
-    uint32_t action;
 };
 
 static int compare_entries(const void *a, const void *b)
@@ -273,16 +272,13 @@ struct entries {
     struct entry *list; /* owned */
     size_t n;
     uint32_t default_action;
-    bool seems_root;
 };
 
 /* Answered with 0: success, and root's number. */
 static const char *const roots[] = {
     "getuid", "geteuid", "getgid", "getegid", "chown", "fchown", "lchown", "fchownat", "setuid", "setgid", "setreuid",
-    "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset", "mknod", NULL,
+    "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset", NULL,
 };
-/* What a rule refuses of these is answered with success. */
-static const char *const roots_in_part[] = { "chmod", "fchmod", "fchmodat", "mknodat", NULL };
 
 /* Left out: names unknown here; calls of other architectures, whose numbers are negative; and rules that say
  * what the default says anyway, which libseccomp refuses (the check above makes sure that no other rule is
@@ -290,12 +286,9 @@ static const char *const roots_in_part[] = { "chmod", "fchmod", "fchmodat", "mkn
 static void add_entry(struct entries *entries, const char *name, size_t number, const struct seccomp_rule *rule)
 {
     int nr = seccomp_syscall_resolve_name(name);
-    uint32_t act = action(rule->verdict, rule->errnum);
 
-    if (entries->seems_root && rule->verdict == SECCOMP_ERRNO && is_among(roots_in_part, name))
-        act = SCMP_ACT_ERRNO(0);
-    if (nr >= 0 && act != entries->default_action)
-        entries->list[entries->n++] = (struct entry){ nr, name, number, rule, act };
+    if (nr >= 0 && action(rule->verdict, rule->errnum) != entries->default_action)
+        entries->list[entries->n++] = (struct entry){ nr, name, number, rule };
 }
 
 /* All that there is to add, by number. */
@@ -316,7 +309,6 @@ static int resolve(const struct seccomp_rules *rules, struct entries *entries, s
         n++;
     for (const char *const *name = pretended; name && *name; name++)
         n++;
-    entries->seems_root = rules->seems_root;
     entries->default_action = action(rules->default_verdict, rules->default_errnum);
     entries->list = calloc(n + 1, sizeof(*entries->list));
     if (!entries->list)
@@ -338,12 +330,13 @@ static int resolve(const struct seccomp_rules *rules, struct entries *entries, s
 static int add_to_filter(scmp_filter_ctx filter, const struct entry *entry, struct hutch_err *err)
 {
     const struct seccomp_rule *rule = entry->rule;
+    uint32_t act = action(rule->verdict, rule->errnum);
     struct scmp_arg_cmp args[SECCOMP_MAX_ARGS];
     int rc;
 
     for (size_t i = 0; i < rule->n_args; i++)
         args[i] = compare(&rule->args[i]);
-    rc = seccomp_rule_add_array(filter, entry->action, entry->nr, (unsigned)rule->n_args, args);
+    rc = seccomp_rule_add_array(filter, act, entry->nr, (unsigned)rule->n_args, args);
     if (rc < 0 && rc != -EEXIST) /* EEXIST: the same rule again */
         return hutch_err_set(err, -rc, "seccomp rule %zu: call '%s'", entry->number, entry->name);
     return 0;

@@ -53,8 +53,8 @@ struct seccomp_rules {
     size_t n_rules;
     const char *const *withheld; /* NULL, or NULL-terminated: calls that answer ENOSYS whatever the rules say */
     const char *const *granted;  /* likewise: calls that are allowed whatever the rules say; none of those withheld */
-    /* For programs that install: who asks is told to be root, and that giving files away, becoming another user, and
-     * modes and nodes that only root may make have succeeded. None of it is done. No rule allows these calls then. */
+    /* For programs that install: who asks is told to be root, and that giving files away and becoming another user have
+     * succeeded. None of it is done. No rule counts for these calls then. */
     bool seems_root;
 };
 

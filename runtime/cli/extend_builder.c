@@ -140,12 +140,14 @@ struct watch {
 static int check_changes(struct watch *watch, struct hutch_err *err)
 {
     const struct extend_job *job = watch->builder->job;
-    const struct collect_bounds bounds = { .usage_bytes = job->max_bytes, .usage_entries = 2 * job->max_entries };
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     uint64_t bytes, entries;
 
     if (watch->builder->changes_fd < 0 || hutch_clock_ms() < watch->count_at)
         return 0;
     watch->count_at = hutch_clock_ms() + COUNT_EVERY_MS;
+    bounds.usage_bytes = job->max_bytes;
+    bounds.usage_entries = 2 * job->max_entries;
     if (hutch_collect_usage(watch->builder->changes_fd, &bounds, &bytes, &entries, err) < 0)
         return -1;
     if (bytes > bounds.usage_bytes)

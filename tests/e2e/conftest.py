@@ -1,9 +1,23 @@
 """Fixtures that several files here use. A file that needs another engine, or other sessions, has fixtures of its own by these names."""
+import os
+
 import pytest
 
 import engine
 import gateway
 import support
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A store of the test's own, for layers.py."""
+    path = str(tmp_path / "home")
+    yield path
+    if os.path.isdir(path + "/images"):
+        assert support.hutch("rootfs", "list", env={"HUTCH_HOME": path}).returncode == 0
+        assert os.listdir(path + "/images/tmp") == [], "files are left"
+    assert not support.processes_about(path), "processes are left"
+    support.remove_tree(path)
 
 
 @pytest.fixture(scope="module")
