@@ -19,28 +19,36 @@ fail() { # hutch shows the last line
     exit 1
 }
 
+parts=
+for part in usr opt etc var bin sbin lib lib32 lib64 libx32; do
+    [ ! -d "/$part" ] || [ -L "/$part" ] || parts="$parts /$part"
+done
+# What its user may not use is empty and has no mode in an image, and is root's to use.
+# shellcheck disable=SC2086  # a list of words
+find $parts -xdev ! -type l -perm 0000 -exec chmod u+rwX {} \;
+
 # What has changed since then is the layer. No file of the image is as young, as it was unpacked before this began; a clock
 # of the kernel's is read for both, which may stand still for some milliseconds.
+sleep 0.1
 : >"$began"
 sleep 0.1
-changed() { # DIRECTORY TEST...: of what has changed below it. What find may not read has not, see 6.
+changed() { # DIRECTORY TEST...: of what has changed below it
     directory=$1
     shift
-    find "$directory" -xdev -cnewer "$began" "$@" 2>/dev/null || :
+    find "$directory" -xdev -cnewer "$began" "$@"
 }
 
 mkdir "$work/debs"
 tar --extract --file=/mnt/in/debs.tar --directory="$work/debs" || fail "what was fetched cannot be read"
 
 # 1. What hutch's images lack of dpkg's own files. What it is to know of this layer alone is taken away at the end.
-mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/lib/dpkg/alternatives /var/cache/debconf /var/log
+mkdir -p /run/lock /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/lib/dpkg/alternatives /var/cache/debconf /var/log
 [ ! -e /var/lib/dpkg/statoverride ] || cp /var/lib/dpkg/statoverride "$work/statoverride"
 find /etc/alternatives -type l -printf '%f %l\n' 2>/dev/null | sort >"$work/alternatives" || :
 [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && : >"$work/own_policy"; } # no services
 
-for file in /etc/shadow /etc/gshadow; do # nobody's in an image, and what adds a user reads them
-    [ ! -e "$file" ] || [ -r "$file" ] || chmod 600 "$file"
-done
+# update-alternatives links manuals, too, and fails where the directory was left out with them.
+[ -d /usr/share/man ] || { mkdir -p /usr/share/man/man1 /usr/share/man/man5 /usr/share/man/man7 /usr/share/man/man8 && : >"$work/own_man"; }
 
 # 2. No program changes who it runs as, so that none gets the mode with which that is asked for: neither by dpkg nor by scripts.
 mkdir "$work/bin"
@@ -86,8 +94,9 @@ set +f
 run_dpkg() {
     dpkg "$@" >"$work/log" 2>&1 </dev/null 9>&-
 }
-complain() {
-    fail "dpkg: $(grep -a -i -E '^(dpkg: error|dpkg-deb: error|.*returned error)|cannot|fail|not permitted' "$work/log" | head -n 3 | tr '\n' ' ') $(tail -n 1 "$work/log")"
+complain() { # with what the script said before dpkg did
+    fail "dpkg: $(awk '/^dpkg: error/ { print said; print; getline; print; found = 1; exit } { said = $0 } END { if (!found) print said }' "$work/log" |
+        tr -s '\n ' ' ')"
 }
 # A package may want another to be configured before it is unpacked, whose name comes later: again, then.
 is_unpacked=
@@ -132,22 +141,20 @@ find /var/log -type f -delete 2>/dev/null || :
 rm -f /var/lib/dpkg/statoverride
 [ ! -e "$work/statoverride" ] || cp "$work/statoverride" /var/lib/dpkg/statoverride
 [ ! -e "$work/own_policy" ] || rm -f "$policy"
+[ ! -e "$work/own_man" ] || rm -rf /usr/share/man
 
 # 6. The archive. A file of the image that was taken away is seen again, as a layer lies over it. One that its owner may not
 # read becomes nobody's, and empty, when hutch unpacks it; here it has to be read all the same.
-parts=
-for part in usr opt etc var bin sbin lib lib32 lib64 libx32; do
-    [ ! -d "/$part" ] || [ -L "/$part" ] || parts="$parts $part"
-done
 for part in $parts; do
-    changed "/$part" -type d ! -perm -u=rx -exec chmod u+rx {} \;
-    changed "/$part" -type f ! -perm -u=r -exec chmod u+r {} +
+    find "$part" -xdev -type d ! -perm -u=rx -exec chmod u+rx {} \;
+    changed "$part" -type f ! -perm -u=r -exec chmod u+r {} +
 done
 mkdir -p "$work/out/tree"
 cp "$work/debs/lock.json" "$work/out/lock.json"
 for part in $parts; do
-    changed "/$part" \( -type f -o -type d -o -type l \) -print0
-done | sed -z 's,^,.,' | sort -z >"$work/names"
+    changed "$part" \( -type f -o -type d -o -type l \) -print0 >>"$work/found" || fail "what has changed cannot be listed"
+done
+sed -z 's,^,.,' "$work/found" | sort -z >"$work/names"
 tar --create --file="$work/layer.tar" --owner=0 --group=0 --numeric-owner --format=gnu --transform='s,^\./,tree/,S' \
     --directory="$work/out" lock.json tree --directory=/ --null --no-recursion --files-from="$work/names" ||
     fail "the layer cannot be written"

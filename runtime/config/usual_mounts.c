@@ -38,15 +38,22 @@ int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err)
 
 void hutch_usual_mounts_size(struct sandbox_spec *spec)
 {
+    const bool is_root_written = hutch_spec_find_changes(spec) != NULL;
+
     for (size_t i = 0; i < spec->n_mounts; i++) {
         struct sandbox_mount *m = &spec->mounts[i];
 
-        if (strcmp(m->target, "/run") == 0)
+        if (strcmp(m->target, "/run") == 0) {
             m->size_bytes = PROGRAM_MAX_BYTES + (4u << 20);
-        else if (strcmp(m->target, "/sys") == 0)
+            if (is_root_written) { /* where a system's programs keep what is not to stay */
+                m->flags &= ~MOUNT_RDONLY;
+                m->mode = 01777;
+            }
+        } else if (strcmp(m->target, "/sys") == 0) {
             m->size_bytes = SYS_BYTES;
-        else if (!m->size_bytes && (m->kind == MOUNT_DEV || strcmp(m->target, "/tmp") == 0))
+        } else if (!m->size_bytes && (m->kind == MOUNT_DEV || strcmp(m->target, "/tmp") == 0)) {
             m->size_bytes = spec->limits[LIMIT_TMP_SIZE];
+        }
     }
 }
 

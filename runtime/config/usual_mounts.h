@@ -11,7 +11,7 @@ struct sandbox_spec;
 /* Adds them to a spec without mounts; what a policy and the caller mount comes on top, in that order. */
 int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err);
 
-/* Gives them their sizes, once the limits are known. */
+/* Gives them their sizes, once the limits are known; /run can be written where the root can. */
 void hutch_usual_mounts_size(struct sandbox_spec *spec);
 
 /* Has the sandbox count as many processors as its limit allows, once the limits are known: files in /sys, which has

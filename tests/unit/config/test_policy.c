@@ -376,7 +376,7 @@ static void test_refusals(void **state)
         { "{'schema':'1'}", "at $.schema: expected 1, the only schema that this version of hutch reads, got \"1\"" },
         { HEAD ",'memory':'1G'}", "at $.memory: unknown key; known here: schema, description, extends, enforcement, "
                                   "layers, limits, network, data_place, gpu, seccomp, "
-                                  "hostname, workdir, environment, mounts, masked_paths, readonly_paths" },
+                                  "hostname, workdir, environment, mounts, root_changes, masked_paths, readonly_paths" },
         { HEAD ",'limits':{'pids':1},'limits':{'pids':2}}", "at $.limits: this key is there twice" },
         { HEAD ",'description':7}", "at $.description: expected a string, got 7" },
         { HEAD ",'enforcement':'strict'}",

@@ -805,7 +805,7 @@ static void test_kernel_trusted_default(void **state)
         { "AF_INET UDP", SYS_socket, { AF_INET, SOCK_DGRAM, IPPROTO_UDP }, 0 },
         { "AF_INET6", SYS_socket, { AF_INET6, SOCK_DGRAM, 0 }, ANY_BUT_FILTER },
         { "NETLINK_ROUTE", SYS_socket, { AF_NETLINK, SOCK_RAW, 0 }, 0 },
-        { "NETLINK_AUDIT", SYS_socket, { AF_NETLINK, SOCK_RAW, 9 }, ENOSYS },
+        { "NETLINK_AUDIT", SYS_socket, { AF_NETLINK, SOCK_RAW, 9 }, EPROTONOSUPPORT },
         { "AF_INET raw", SYS_socket, { AF_INET, SOCK_RAW, IPPROTO_ICMP }, EPERM },
         { "AF_INET6 raw", SYS_socket, { AF_INET6, SOCK_RAW, 58 }, EPERM },
         { "ping socket", SYS_socket, { AF_INET, SOCK_DGRAM, IPPROTO_ICMP }, ENOSYS },
