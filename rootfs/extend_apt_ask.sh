@@ -10,6 +10,7 @@ fail() {
 
 [ -r /var/lib/dpkg/status ] || fail "the image was not made of Debian's packages: it has no /var/lib/dpkg/status"
 arch=$(dpkg --print-architecture) || fail "the image has no dpkg that can be run"
+# shellcheck disable=SC1091  # it is the image's
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 [ -n "$suite" ] || fail "the image does not say which release of Debian it is: /etc/os-release has no VERSION_CODENAME"
 echo "$suite $arch"

@@ -40,9 +40,10 @@ struct store_layer {
 };
 void hutch_store_layer_done(struct store_layer *layer);
 
-/* Unpacks the tar file @archive of @work: the file lock.json, and the directory tree, in which are directories of @places
- * alone, "usr" and such; NULL ends them. Everything is checked as an image's layer is: layer.h, tree.h. @limits: max_bytes, max_entries
- * and progress. Errors: those of hutch_layer_unpack(); 0 (there is something else in it). */
+/* Unpacks the tar file @archive of @work: the file lock.json, and the directory tree, in which are directories of
+ * @places alone, "usr" and such; NULL ends them. Everything is checked as an image's layer is: layer.h, tree.h.
+ * @limits: max_bytes, max_entries and progress.
+ * Errors: those of hutch_layer_unpack(); 0 (there is something else in it). */
 int hutch_store_unpack_layer(const struct store_work *work, const char *archive, const char *const *places,
                              const struct store_unpack *limits, struct store_layer *ret, struct hutch_err *err);
 

@@ -569,8 +569,8 @@ static int attach_layers(const struct sandbox_spec *spec, const struct mount_sou
     return n;
 }
 
-/* The directory that gets the changes of the root, attached; it stays the sources'. -1: there is none, and with @err set
- * there was to be one. */
+/* The directory that gets the changes of the root, attached; it stays the sources'. -1: there is none, and with @err
+ * set there was to be one. */
 static int attach_changes(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err)
 {
     const struct sandbox_mount *m = hutch_spec_find_changes(spec);

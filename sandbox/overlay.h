@@ -19,9 +19,9 @@
  * Errors: EINVAL (there are mounts below one that the caller may not take away, and they would not be in it), E2BIG. */
 int hutch_overlay_make(const int *dirs, size_t n, int *ret_fd, struct hutch_err *err);
 
-/* The same, which can be written: what is changed goes into the directory `upper` of @changes, `work` is the kernel's for
- * moving it there. Attributes that the kernel keeps with files are of the kind that a user may set, so its file system
- * has to have those; ordinary ones do. Errors: also EBUSY (another overlay uses @changes). */
+/* The same, which can be written: what is changed goes into the directory `upper` of @changes, `work` is the kernel's
+ * for moving it there. Attributes that the kernel keeps with files are of the kind that a user may set, so its file
+ * system has to have those; ordinary ones do. Errors: also EBUSY (another overlay uses @changes). */
 int hutch_overlay_make_writable(const int *dirs, size_t n, int changes, int *ret_fd, struct hutch_err *err);
 
 /* The same error for mounts that the caller might take away, which the kernel leaves out without a word. */

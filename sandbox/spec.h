@@ -191,9 +191,9 @@ struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandb
 /* A host directory, absolute and without symbolic links, over the image and over the layers that were added before:
  * what has the same path in both is the layer's, and directories are merged. Errors: also E2BIG (SPEC_MAX_LAYERS). */
 int hutch_spec_add_layer(struct sandbox_spec *spec, const char *source, struct hutch_err *err);
-/* A host directory, absolute and without symbolic links, for the changes of the root, which can be written then: of its
- * two directories `upper` gets every file that is new or changed, as overlayfs leaves it, and `work` is the kernel's. The
- * image and its layers are never written. For one sandbox at a time. */
+/* A host directory, absolute and without symbolic links, for the changes of the root, which can be written then: of
+ * its two directories `upper` gets every file that is new or changed, as overlayfs leaves it, and `work` is the
+ * kernel's. The image and its layers are never written. For one sandbox at a time. */
 int hutch_spec_set_changes(struct sandbox_spec *spec, const char *source, struct hutch_err *err);
 /* That mount, or NULL: the root is read-only. */
 const struct sandbox_mount *hutch_spec_find_changes(const struct sandbox_spec *spec);

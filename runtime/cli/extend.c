@@ -275,7 +275,8 @@ static int make(const struct extend_job *job, const char *hex, struct extension 
     cJSON *about = NULL;
 
     if (hutch_store_work_begin(job->store, &work, err) < 0 || run_builder(job, hex, &work, until, err) < 0 ||
-        hutch_store_unpack_layer(&work, ARCHIVE, kind == EXTEND_APT ? systems : languages, &limits, &layer, err) < 0 ||
+        hutch_store_unpack_layer(&work, ARCHIVE, kind == EXTEND_APT ? systems : languages, &limits, &layer,
+                                 err) < 0 ||
         describe_layer(&layer, kinds[kind], &about, err) < 0)
         return -1;
     text = cJSON_PrintUnformatted(about);
@@ -337,9 +338,9 @@ int hutch_extend(const struct extend_job *job, char ret_hex[DIGEST_HEX + 1], boo
         return job->name ? hutch_store_set_name(job->store, job->name, ret_hex, err) : 0;
     if (hutch_extend_request_needs_network(job->request) && !job->quiet)
         hutch_say(hutch_extend_request_kind(job->request) == EXTEND_APT
-                      ? "the packages are fetched in a sandbox that has this host's network, and installed in one that has "
-                        "none"
-                      : "the layer is made in a sandbox of its own, which has this host's network; what runs on the image "
-                        "later has not");
+                      ? "the packages are fetched in a sandbox that has this host's network, and installed in one "
+                        "that has none"
+                      : "the layer is made in a sandbox of its own, which has this host's network; what runs on the "
+                        "image later has not");
     return make(job, hex, &extension, request, waiting.until, ret_hex, err);
 }

@@ -100,7 +100,8 @@ static int find_sources(const struct extend_builder *builder, const char *suite,
     return hutch_extend_builder_run_program(builder, script, words.argv, "in/sources", err);
 }
 
-/* Proxies may have passwords, so they go by a file: everybody on the host sees a command line. A line is one of them. */
+/* Proxies may have passwords, so they go by a file: everybody on the host sees a command line. A line is one of
+ * them. */
 static int give_environment(const struct extend_builder *builder, struct hutch_err *err)
 {
     static const char *const passed[] = { "http_proxy", "https_proxy", "no_proxy" };

@@ -1,6 +1,6 @@
-/* extend_apt.h - a layer of Debian's packages. The image's own dpkg installs them, without a network, in a sandbox whose
- * root can be written; the host's apt chooses, fetches and checks them before, in a sandbox that has the network and not
- * the image. */
+/* extend_apt.h - a layer of Debian's packages. The image's own dpkg installs them, without a network, in a sandbox
+ * whose root can be written; the host's apt chooses, fetches and checks them before, in a sandbox that has the network
+ * and not the image. */
 #ifndef HUTCH_CLI_EXTEND_APT_H
 #define HUTCH_CLI_EXTEND_APT_H
 

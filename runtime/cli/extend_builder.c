@@ -136,6 +136,11 @@ struct watch {
     double count_at;
 };
 
+static int refuse_size(const struct extend_job *job, struct hutch_err *err)
+{
+    return hutch_err_say(err, EFBIG, "the layer takes more than %" PRIu64 " kB (--max-size)", job->max_bytes / 1000);
+}
+
 /* What a sandbox writes to its root is on the disk, and nothing else counts it. */
 static int check_changes(struct watch *watch, struct hutch_err *err)
 {
@@ -151,9 +156,10 @@ static int check_changes(struct watch *watch, struct hutch_err *err)
     if (hutch_collect_usage(watch->builder->changes_fd, &bounds, &bytes, &entries, err) < 0)
         return -1;
     if (bytes > bounds.usage_bytes)
-        return hutch_err_say(err, EFBIG, "the layer takes more than %" PRIu64 " kB (--max-size)", job->max_bytes / 1000);
+        return refuse_size(job, err);
     if (entries > bounds.usage_entries)
-        return hutch_err_say(err, EFBIG, "the layer has more than %" PRIu64 " entries (--max-entries)", job->max_entries);
+        return hutch_err_say(err, EFBIG, "the layer has more than %" PRIu64 " entries (--max-entries)",
+                             job->max_entries);
     return 0;
 }
 
@@ -169,7 +175,7 @@ static int check(void *ctx, struct hutch_err *err)
         return hutch_err_say(err, ETIMEDOUT, "the layer is not made after %" PRIu64 " s (--timeout)",
                              (job->timeout_ms + 999) / 1000);
     if (fstat(watch->output_fd, &st) == 0 && (uint64_t)st.st_size >= job->max_bytes)
-        return hutch_err_say(err, EFBIG, "the layer takes more than %" PRIu64 " kB (--max-size)", job->max_bytes / 1000);
+        return refuse_size(job, err);
     return check_changes(watch, err);
 }
 

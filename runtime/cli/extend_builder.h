@@ -1,5 +1,5 @@
-/* extend_builder.h - the sandbox in which a layer is made, or a step towards it: `hutch run` as a child, whose standard output
- * goes into a file. It has /mnt/in, a directory with what it is given. */
+/* extend_builder.h - the sandbox in which a layer is made, or a step towards it: `hutch run` as a child, whose standard
+ * output goes into a file. It has /mnt/in, a directory with what it is given. */
 #ifndef HUTCH_CLI_EXTEND_BUILDER_H
 #define HUTCH_CLI_EXTEND_BUILDER_H
 

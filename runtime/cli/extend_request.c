@@ -210,12 +210,15 @@ static int set_npm(struct extend_request *request, const char *path, struct hutc
 static int set_apt(struct extend_request *request, const struct extend_sources *sources, struct hutch_err *err)
 {
     const char *given = getenv("HUTCH_APT_SOURCES");
-    const char *other = sources->index ? "--index" : sources->wheels ? "--wheels" : sources->allow_build ? "--allow-build"
-                                                                                                         : NULL;
+    const char *other = sources->index         ? "--index"
+                        : sources->wheels      ? "--wheels"
+                        : sources->allow_build ? "--allow-build"
+                                               : NULL;
 
     if (other)
-        return hutch_err_set(err, 0, "option '%s' is for packages of Python and Node; Debian's come from where apt on this "
-                                     "machine has them, or from the file of sources that HUTCH_APT_SOURCES names", other);
+        return hutch_err_set(err, 0, "option '%s' is for packages of Python and Node; Debian's come from where apt on "
+                                     "this machine has them, or from the file of sources that HUTCH_APT_SOURCES names",
+                             other);
     if (!given || !given[0])
         return 0;
     request->sources = realpath(given, NULL);

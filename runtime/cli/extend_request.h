@@ -1,6 +1,6 @@
-/* extend_request.h - what is to be laid over an image: packages of Python by pip, of Node by npm or of Debian by apt,
- * and where they come from. hutch rootfs extend and hutch run --with ask for it in the same way, so that one finds what the other
- * has made. */
+/* extend_request.h - what is to be laid over an image: packages of Python by pip, of Node by npm or of Debian by
+ * apt, and where they come from. hutch rootfs extend and hutch run --with ask for it in the same way, so that one finds
+ * what the other has made. */
 #ifndef HUTCH_CLI_EXTEND_REQUEST_H
 #define HUTCH_CLI_EXTEND_REQUEST_H
 
@@ -33,7 +33,7 @@ struct extend_request {
     struct npm_packages packages;
     char *npm;                     /* owned; real path of the directory of package.json, or NULL */
     struct debian_packages apt;
-    char *sources;                 /* owned; real path of the file with apt's sources, or NULL: what the host's apt knows */
+    char *sources;                 /* owned; real path of a file with apt's sources, or NULL: what the host's apt has */
     bool allow_build;
 };
 #define EXTEND_REQUEST_INIT { .index = NULL }

@@ -332,8 +332,8 @@ static int read_request(const struct rootfs_opts *opts, struct extend_request *r
     if (hutch_extend_request_set_sources(ret, &sources, err) < 0)
         return -1;
     if (hutch_extend_request_is_empty(ret))
-        return hutch_err_set(err, 0, "there is nothing to lay over the image: --pip WHAT, --npm WHAT or --apt WHAT says "
-                                     "what");
+        return hutch_err_set(err, 0, "there is nothing to lay over the image: --pip WHAT, --npm WHAT or --apt WHAT "
+                                     "says what");
     return 0;
 }
 

@@ -73,11 +73,12 @@ static int add_one(struct debian_packages *packages, const char *text, size_t le
 {
     const char *equals = memchr(text, '=', len);
     size_t name = equals ? (size_t)(equals - text) : len;
+    const int shown = (int)(len < SHOWN ? len : SHOWN);
 
     if (!is_name(text, name))
-        return hutch_err_set(err, 0, "'%.*s' is no name of a package of Debian", (int)(len < SHOWN ? len : SHOWN), text);
+        return hutch_err_set(err, 0, "'%.*s' is no name of a package of Debian", shown, text);
     if (equals && !is_version(equals + 1, len - name - 1))
-        return hutch_err_set(err, 0, "'%.*s': what follows '=' is no version", (int)(len < SHOWN ? len : SHOWN), text);
+        return hutch_err_set(err, 0, "'%.*s': what follows '=' is no version", shown, text);
     return insert(packages, text, len, err);
 }
 

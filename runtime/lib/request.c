@@ -232,8 +232,8 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
     }
     if (hutch_spec_find_changes(&spec)) {
         hutch_spec_done(&spec);
-        return hutch_err_set(err, 0, "the policy has a directory for changes of the root (\"root_changes\"), which is for "
-                                     "one run alone: hutch run --no-server");
+        return hutch_err_set(err, 0, "the policy has a directory for changes of the root (\"root_changes\"), which is "
+                                     "for one run alone: hutch run --no-server");
     }
     *ret = spec;
     return 0;

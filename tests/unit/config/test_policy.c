@@ -375,8 +375,8 @@ static void test_refusals(void **state)
         { "{'schema':2}", "at $.schema: expected 1, the only schema that this version of hutch reads, got 2" },
         { "{'schema':'1'}", "at $.schema: expected 1, the only schema that this version of hutch reads, got \"1\"" },
         { HEAD ",'memory':'1G'}", "at $.memory: unknown key; known here: schema, description, extends, enforcement, "
-                                  "layers, limits, network, data_place, gpu, seccomp, "
-                                  "hostname, workdir, environment, mounts, root_changes, masked_paths, readonly_paths" },
+                                  "layers, limits, network, data_place, gpu, seccomp, hostname, workdir, "
+                                  "environment, mounts, root_changes, masked_paths, readonly_paths" },
         { HEAD ",'limits':{'pids':1},'limits':{'pids':2}}", "at $.limits: this key is there twice" },
         { HEAD ",'description':7}", "at $.description: expected a string, got 7" },
         { HEAD ",'enforcement':'strict'}",
@@ -461,6 +461,10 @@ static void test_refusals(void **state)
           "at $.environment[\"\"]: not the name of an environment variable (letters, digits and '_', at most 64)" },
         { HEAD ",'environment':{'A':'1','A':'2'}}", "at $.environment.A: this key is there twice" },
         { HEAD ",'mounts':{}}", "at $.mounts: expected an array, got an object" },
+        { HEAD ",'root_changes':'x'}",
+          "at $.root_changes: expected an absolute path without '.' or '..', got \"x\"" },
+        { HEAD ",'root_changes':null}",
+          "at $.root_changes: expected an absolute path without '.' or '..', got null" },
         { HEAD ",'mounts':[{'target':'/a'}]}", "at $.mounts[0]: the key \"type\" is missing" },
         { HEAD ",'mounts':[{'type':'tmpfs'}]}", "at $.mounts[0]: the key \"target\" is missing" },
         { HEAD ",'mounts':[{'type':'proc','target':'/a'}]}",
@@ -649,6 +653,7 @@ static void test_every_key_is_documented(void **state)
     static const char *const keys[] = { "schema",      "description", "extends",      "enforcement",    "layers",
                                         "limits",      "network",     "seccomp",      "hostname",       "workdir",
                                         "environment", "mounts",      "masked_paths", "readonly_paths", "grace",
+                                        "root_changes",
                                         "type",        "source",      "target",       "readonly",       "optional",
                                         "noexec",      "size",        "data_place" };
     const char *path = "docs/policy.md";
