@@ -464,7 +464,7 @@ static void test_refusals(void **state)
         { HEAD ",'root_changes':'x'}",
           "at $.root_changes: expected an absolute path without '.' or '..', got \"x\"" },
         { HEAD ",'root_changes':null}",
-          "at $.root_changes: expected an absolute path without '.' or '..', got null" },
+          "at $.root_changes: expected a string, got null" },
         { HEAD ",'mounts':[{'target':'/a'}]}", "at $.mounts[0]: the key \"type\" is missing" },
         { HEAD ",'mounts':[{'type':'tmpfs'}]}", "at $.mounts[0]: the key \"target\" is missing" },
         { HEAD ",'mounts':[{'type':'proc','target':'/a'}]}",
