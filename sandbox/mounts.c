@@ -633,8 +633,9 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
             return attach_root(*ret_root, err);
         }
         if (n_layers > 0 || lacks_any || changes >= 0 || need == NEED_REQUIRE)
-            return hutch_err_wrap(err, "%s (needs overlayfs in user namespaces, Linux 5.11)",
-                                  why_overlay(changes >= 0, n_layers > 0, lacks_any));
+            return hutch_err_wrap(err, "%s (needs overlayfs in user namespaces, Linux 5.11%s)",
+                                  why_overlay(changes >= 0, n_layers > 0, lacks_any),
+                                  changes >= 0 ? ", and a disk that can be its upper layer: no other overlay" : "");
         hutch_log_debug("mounts: the image's inodes are shared: %s", err->msg);
     }
     sources->shares_inodes = true;
