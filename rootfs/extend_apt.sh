@@ -133,6 +133,9 @@ for line in sys.stdin.buffer.read().splitlines():
         pass' <"$work/sources"
 fi
 
+# What a script has left running could write while it is looked at what has changed.
+kill -KILL -1 2>/dev/null || :
+
 # 5. What belongs to this machine, or to the work.
 rm -rf /var/lib/apt /var/cache/apt /var/cache/debconf /var/cache/ldconfig /var/cache/man /var/lib/dpkg/updates /var/lib/dpkg/lock* /var/lib/dpkg/triggers/Lock \
     /var/lib/dpkg/*-old /var/lib/systemd /var/lib/python /var/backups /etc/machine-id /etc/hostname /etc/resolv.conf \
@@ -156,6 +159,6 @@ for part in $parts; do
 done
 sed -z 's,^,.,' "$work/found" | sort -z >"$work/names"
 tar --create --file="$work/layer.tar" --owner=0 --group=0 --numeric-owner --format=gnu --transform='s,^\./,tree/,S' \
-    --directory="$work/out" lock.json tree --directory=/ --null --no-recursion --files-from="$work/names" ||
-    fail "the layer cannot be written"
+    --directory="$work/out" lock.json tree --directory=/ --null --no-recursion --files-from="$work/names" 2>"$work/log" ||
+    fail "the layer cannot be written: $(tail -n 1 "$work/log")"
 cat "$work/layer.tar" >&9

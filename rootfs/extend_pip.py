@@ -1,11 +1,11 @@
 """Makes a layer of an image: installs packages by pip below a directory of this sandbox, and writes that to standard
 output as a tar archive: lock.json, which says what was installed, and the directory tree.
 
-It runs in the image that is to be extended, so that pip sees what that has already, and writes what fits its
-interpreter. What comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
+It runs in the image that is to be extended, but for its layers of packages: nobody has read those, and their code could
+wait there for a sandbox with a network. They are in /mnt/layers, where pip sees what there is already, and imports nothing.
+What comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
 
-It is executed by python3 -s -S, and so is pip: without the files of the image and of its layers that have Python do
-something at its start, in which a package's code could wait for a sandbox with a network.
+It is executed by python3 -s -S, and so is pip: without the files of the image that have Python do something at its start.
 
 /mnt/in has requirements.txt, and request.json: an object with "index" (a URL, "" for none, null for pip's own),
 "environment" (variables of proxies), "wheels" (whether /mnt/wheels has some), "build" (whether packages may be built
@@ -31,14 +31,19 @@ REQUIREMENTS = WORK + "/requirements.txt"
 AUTHORITIES = "/mnt/authorities/all.pem"
 OWN_WHEELS = "/usr/share/python-wheels/pip-*.whl"  # of Debian's package python3-pip-whl
 PIP_WHEEL = "/mnt/pip/pip.whl"
-# argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages, with ":"
-# between them; pip's own words. --only-binary does not count for what is named by a URL, a package's own dependency
+LAYERS = "/mnt/layers"
+# argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages in the layers, with
+# ":" between them, the topmost first; those of the image; pip's own words. What is in the layers is found, as its metadata
+# is, and cannot be imported. --only-binary does not count for what is named by a URL, a package's own dependency
 # too, so what would be built is refused where it would be. What the image has is not taken away: a layer lies over it.
 PIP = """
 import sys
-place, what, packages = sys.argv[1:4]
-sys.argv[:4] = ["pip"]
+place, what, layers, packages = sys.argv[1:5]
+sys.argv[:5] = ["pip"]
 sys.path[:0] = [place] if place else []
+for layer in layers.split(":") if layers else []:
+    sys.path_importer_cache[layer] = None
+    sys.path.append(layer)
 sys.path += packages.split(":")
 from pip._internal.cli.main import main
 from pip._internal.distributions.sdist import SourceDistribution
@@ -73,7 +78,9 @@ def find_pip(request):
     packages = site.getsitepackages()
     sys.path += packages
     words = [sys.executable, "-s", "-S", "-c", PIP]
-    how = ["build" if request["build"] else "wheels", ":".join(packages)]
+    layers = ["%s/%s%s" % (LAYERS, layer, place) for layer in sorted(os.listdir(LAYERS), reverse=True) for place in packages] \
+        if os.path.isdir(LAYERS) else []
+    how = ["build" if request["build"] else "wheels", ":".join(layers), ":".join(packages)]
     if importlib.util.find_spec("pip"):
         return [*words, "", *how]
     own = sorted(glob.glob(OWN_WHEELS))

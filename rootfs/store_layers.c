@@ -301,6 +301,25 @@ int hutch_store_add_extension(const struct store *store, const struct store_work
     return 0;
 }
 
+int hutch_store_keep_extension(const struct store *store, const struct store_work *work,
+                               const struct extension *extension, char ret_hex[DIGEST_HEX + 1], struct hutch_err *err)
+{
+    char text[EXTENSION_MAX_TEXT], tree_path[16 + DIGEST_HEX];
+    size_t len = hutch_extension_print(extension, text);
+    uint64_t bytes = 0;
+    auto_fd lock = -1;
+
+    for (size_t i = 0; i < extension->n_layers; i++)
+        bytes += hutch_store_layer_bytes(store, extension->layers[i]);
+    if (hutch_digest_of(text, len, ret_hex, err) < 0)
+        return -1;
+    if (hutch_store_has_tree(store, ret_hex))
+        return 0;
+    snprintf(tree_path, sizeof(tree_path), "trees/%s", ret_hex);
+    return write_extension(work, text, bytes, 0, err) < 0 || hutch_store_lock(store, LOCK_EX, &lock, err) < 0
+               ? -1 : move_in(store, work, EXTENDED, tree_path, err);
+}
+
 int hutch_store_set_name(const struct store *store, const char *name, const char *hex, struct hutch_err *err)
 {
     auto_fd lock = -1;

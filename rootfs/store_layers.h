@@ -54,6 +54,9 @@ int hutch_store_add_extension(const struct store *store, const struct store_work
                               const struct extension *extension, uint64_t bytes, uint64_t entries, const char *about,
                               const char *name, const char *request, char ret_hex[DIGEST_HEX + 1],
                               struct hutch_err *err);
+/* Puts the image @extension into the store, whose base and layers are known, without a name. */
+int hutch_store_keep_extension(const struct store *store, const struct store_work *work,
+                               const struct extension *extension, char ret_hex[DIGEST_HEX + 1], struct hutch_err *err);
 /* Gives a further name to the image @hex. */
 int hutch_store_set_name(const struct store *store, const char *name, const char *hex, struct hutch_err *err);
 

@@ -19,9 +19,12 @@ import importlib
 import json
 import os
 import platform
+import pty
 import pwd
+import select
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -528,3 +531,26 @@ def become_subreaper():
 
 def platform_is_x86():
     return platform.machine() == "x86_64"
+
+
+def at_terminal(env, answer, *words):
+    """What hutch shows at a terminal, where its question is answered once, and its exit status."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(HUTCH, [HUTCH, *words], {**os.environ, **env})
+    shown, is_answered, end = b"", False, time.monotonic() + 60
+    while time.monotonic() < end:
+        if not select.select([fd], [], [], 1)[0]:
+            continue
+        try:
+            more = os.read(fd, 4096)
+        except OSError:
+            break
+        if not more:
+            break
+        shown += more
+        if (b"[Y/n]" in shown or b"[y/N]" in shown) and not is_answered:
+            os.write(fd, answer)
+            is_answered = True
+    os.close(fd)
+    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

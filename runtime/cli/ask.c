@@ -1,7 +1,10 @@
 #include "runtime/cli/ask.h"
 
+#include "runtime/cli/say.h"
+
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -18,7 +21,10 @@ bool hutch_ask(const char *question, bool usual)
     char answer[64];
     ssize_t n;
 
-    fprintf(stderr, "hutch: %s [%s] ", question, usual ? "Y/n" : "y/N");
+    /* It may have names from a project or an image. */
+    fputs("hutch: ", stderr);
+    hutch_say_text(stderr, question, strlen(question));
+    fprintf(stderr, " [%s] ", usual ? "Y/n" : "y/N");
     fflush(stderr);
     n = poll(&terminal, 1, ANSWER_MS) == 1 ? read(STDIN_FILENO, answer, sizeof(answer) - 1) : -1;
     if (n <= 0) {

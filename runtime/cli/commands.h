@@ -73,8 +73,8 @@ struct tools_opts {
 
 struct rootfs_opts {
     const char *name, *select, *platform, *max_size, *max_entries, *suite, *output, *timeout, *authfile;
-    const char *as, *index, *wheels, *npm;
-    struct option_list pip, apt;
+    const char *as, *index, *wheels;
+    struct option_list pip, npm, apt;
     bool json, quiet, dry_run, insecure, allow_build, help;
     const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
     size_t n_args;

@@ -1,5 +1,6 @@
 #include "runtime/cli/extend.h"
 
+#include "rootfs/image_root.h"
 #include "rootfs/store_layers.h"
 #include "rootfs/stores.h"
 #include "runtime/cli/extend_apt.h"
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #define ARCHIVE "layer.tar"
@@ -33,7 +33,79 @@ static const char bundled_places[] = "/usr/lib/python3*/ensurepip/_bundled/pip-*
 #define auto_turn __attribute__((cleanup(hutch_store_turn_end))) struct store_turn
 #define auto_layer __attribute__((cleanup(hutch_store_layer_done))) struct store_layer
 
+/* --- where it runs ---------------------------------------------------------------------------------------------- */
+
+/* The image in which pip or npm is executed, with the network: that which is extended, without the layers of packages
+ * that pip and npm have laid over it, as nobody has read them. One of Debian's packages may have brought the tool, and
+ * came from where this machine's own programs do. */
+struct ground {
+    char hex[DIGEST_HEX + 1];
+    struct image_root image; /* owned; of the whole image */
+    size_t n_layers;         /* of @image's, the lowest ones, that @hex has */
+};
+#define GROUND_INIT { .image = IMAGE_ROOT_INIT }
+#define auto_ground __attribute__((cleanup(ground_done))) struct ground
+
+static void ground_done(struct ground *ground)
+{
+    hutch_image_root_done(&ground->image);
+}
+
+/* By the layer.json beside its tree @root, which hutch has written. */
+static bool is_of_system(const char *root)
+{
+    const char *slash = strrchr(root, '/');
+    auto_free char *path = NULL, *text = NULL;
+    struct hutch_err ignored;
+    auto_fd fd = -1;
+    cJSON *json;
+    size_t len;
+    bool is;
+
+    if (asprintf(&path, "%.*s/layer.json", (int)(slash - root), root) < 0) {
+        path = NULL;
+        return false;
+    }
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || hutch_fd_slurp(fd, STORE_MAX_LOCK, path, &text, &len, &ignored) < 0)
+        return false;
+    json = cJSON_Parse(text);
+    is = cJSON_IsString(cJSON_GetObjectItemCaseSensitive(json, "kind")) &&
+         strcmp(cJSON_GetObjectItemCaseSensitive(json, "kind")->valuestring, "apt") == 0;
+    cJSON_Delete(json);
+    return is;
+}
+
+static int find_ground(const struct extend_job *job, const char *hex, const struct extension *extension,
+                       const struct store_work *work, struct ground *ret, struct hutch_err *err)
+{
+    struct extension lower = *extension;
+    char name[DIGEST_HEX + 8];
+
+    snprintf(name, sizeof(name), "sha256:%s", hex);
+    if (hutch_stores_find(job->home, name, &ret->image, err) < 0)
+        return -1;
+    while (lower.n_layers > 0 && !is_of_system(ret->image.layers[lower.n_layers - 1]))
+        lower.n_layers--;
+    ret->n_layers = lower.n_layers;
+    if (lower.n_layers > 0 && lower.n_layers < extension->n_layers)
+        return hutch_store_keep_extension(job->store, work, &lower, ret->hex, err);
+    memcpy(ret->hex, lower.n_layers > 0 ? hex : extension->base, sizeof(ret->hex));
+    return 0;
+}
+
 /* --- the builder's command line --------------------------------------------------------------------------------- */
+
+/* The layers that the builder's image is without: what is in them is looked at, and not executed. */
+static void add_layers(struct words *words, const struct ground *ground)
+{
+    char name[32];
+
+    for (size_t i = ground->n_layers; i < ground->image.n_layers; i++) {
+        snprintf(name, sizeof(name), "/%02zu", i);
+        hutch_extend_builder_show(words, ground->image.layers[i], "/mnt/layers", name);
+    }
+}
 
 /* A copy of pip that this host has: for images that have none. */
 static void add_pip(struct words *words)
@@ -103,13 +175,13 @@ static char *describe_request(const struct extend_request *request)
     return text;
 }
 
-static void make_words(struct words *words, const struct extend_builder *builder, const char *hex, const char *script,
-                       const char *authorities)
+static void make_words(struct words *words, const struct extend_builder *builder, const struct ground *ground,
+                       const char *script, const char *authorities)
 {
     const struct extend_request *request = builder->job->request;
     const bool is_npm = hutch_extend_request_kind(request) == EXTEND_NPM;
 
-    hutch_extend_builder_begin(builder, hex, hutch_extend_request_needs_network(request), words);
+    hutch_extend_builder_begin(builder, ground->hex, hutch_extend_request_needs_network(request), words);
     ADD_WORD(words, "-e");
     ADD_WORD(words, "PYTHONHASHSEED=0");
     if (authorities)
@@ -121,17 +193,17 @@ static void make_words(struct words *words, const struct extend_builder *builder
         ADD_WORD(words, builder->directory, "/in:/mnt/npm:ro");
     } else {
         add_pip(words);
+        add_layers(words, ground);
     }
     if (request->wheels)
         hutch_extend_builder_show(words, request->wheels, "/mnt/wheels", "");
     for (size_t i = 0; i < request->files.n; i++)
         hutch_extend_builder_show(words, request->files.texts[i], "/mnt/files", strrchr(request->files.texts[i], '/'));
-    /* Without what the layers and the image have Python do when it starts: a package's code could wait there. */
     hutch_extend_builder_show(words, script, "/mnt/builder", strrchr(script, '/'));
     ADD_WORD(words, "--entrypoint");
     ADD_WORD(words, is_npm ? "node" : "python3");
     ADD_WORD(words, "--");
-    if (!is_npm) {
+    if (!is_npm) { /* without what the image has Python do when it starts */
         ADD_WORD(words, "-s");
         ADD_WORD(words, "-S");
     }
@@ -175,11 +247,13 @@ static int write_manifest(const struct extend_request *request, int dirfd, struc
 /* --- its run ---------------------------------------------------------------------------------------------------- */
 
 /* By pip or npm, which choose, fetch and install in one. */
-static int run_tool(const struct extend_builder *builder, const char *hex, struct hutch_err *err)
+static int run_tool(const struct extend_builder *builder, const char *hex, const struct extension *extension,
+                    struct hutch_err *err)
 {
     const struct extend_request *request = builder->job->request;
     const char *name = hutch_extend_request_kind(request) == EXTEND_NPM ? "extend_npm.js" : "extend_pip.py";
     auto_free char *found = NULL, *script = NULL, *about = describe_request(request), *authorities = NULL;
+    auto_ground ground = GROUND_INIT;
     auto_words words = WORDS_INIT;
 
     if (!about)
@@ -191,21 +265,22 @@ static int run_tool(const struct extend_builder *builder, const char *hex, struc
     script = realpath(found, NULL);
     if (!script)
         return hutch_err_set(err, errno, "look at '%s'", found);
-    if (find_authorities(request, &authorities, err) < 0)
+    if (find_authorities(request, &authorities, err) < 0 ||
+        find_ground(builder->job, hex, extension, builder->work, &ground, err) < 0)
         return -1;
-    make_words(&words, builder, hex, script, authorities);
+    make_words(&words, builder, &ground, script, authorities);
     return hutch_extend_builder_run(builder, &words, ARCHIVE, err);
 }
 
-static int run_builder(const struct extend_job *job, const char *hex, const struct store_work *work, double until,
-                       struct hutch_err *err)
+static int run_builder(const struct extend_job *job, const char *hex, const struct extension *extension,
+                       const struct store_work *work, double until, struct hutch_err *err)
 {
     auto_extend_builder builder = EXTEND_BUILDER_INIT;
 
     if (hutch_extend_builder_open(job, work, until, &builder, err) < 0)
         return -1;
     return hutch_extend_request_kind(job->request) == EXTEND_APT ? hutch_extend_apt(&builder, hex, ARCHIVE, err)
-                                                                 : run_tool(&builder, hex, err);
+                                                                 : run_tool(&builder, hex, extension, err);
 }
 
 /* --- what it says of the layer ---------------------------------------------------------------------------------- */
@@ -274,7 +349,7 @@ static int make(const struct extend_job *job, const char *hex, struct extension 
     uint64_t bytes, entries;
     cJSON *about = NULL;
 
-    if (hutch_store_work_begin(job->store, &work, err) < 0 || run_builder(job, hex, &work, until, err) < 0 ||
+    if (hutch_store_work_begin(job->store, &work, err) < 0 || run_builder(job, hex, extension, &work, until, err) < 0 ||
         hutch_store_unpack_layer(&work, ARCHIVE, kind == EXTEND_APT ? systems : languages, &limits, &layer,
                                  err) < 0 ||
         describe_layer(&layer, kinds[kind], &about, err) < 0)

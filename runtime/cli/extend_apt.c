@@ -148,9 +148,14 @@ static int fetch(const struct extend_builder *builder, const struct image_answer
 
 static int install(struct extend_builder *builder, const char *image_hex, const char *output, struct hutch_err *err)
 {
+    static const char *const secret[] = { "environment", "sources", "status" };
     auto_free char *config = NULL;
     auto_words words = WORDS_INIT;
 
+    /* There may be passwords in them, of proxies and of archives, and the packages' scripts run here. */
+    for (size_t i = 0; i < ARRAY_SIZE(secret); i++)
+        if (unlinkat(builder->in_fd, secret[i], 0) < 0)
+            return hutch_err_set(err, errno, "take away '%s'", secret[i]);
     if (hutch_extend_builder_keep_changes(builder, err) < 0 || find_script("dpkg.cfg", R_OK, &config, err) < 0)
         return -1;
     hutch_extend_builder_begin(builder, image_hex, false, &words);

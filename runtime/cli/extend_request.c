@@ -78,7 +78,7 @@ static int refuse_variables(struct hutch_err *err)
 }
 
 /* A line that begins with one of pip's words for a place. */
-static bool names_place(const char *text)
+static bool names_index(const char *text)
 {
     static const char *const words[] = { "index-url", "extra-index-url", "find-links", "no-index", "index_url",
                                          "extra_index_url", "find_links", "no_index" };
@@ -93,7 +93,20 @@ static bool names_place(const char *text)
     return false;
 }
 
-static int refuse_config(const char *dir, const char *name, struct hutch_err *err)
+/* A line of npm's that has "registry" before its '=', also "@scope:registry". */
+static bool names_registry(const char *text)
+{
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        const char *at = line + strspn(line, " \t"), *word = strstr(at, "registry");
+
+        if (*at != '#' && *at != ';' && word && word < at + strcspn(at, "=\n"))
+            return true;
+    }
+    return false;
+}
+
+static int refuse_config(const char *dir, const char *name, bool (*names_place)(const char *text),
+                         const char *instead, struct hutch_err *err)
 {
     auto_free char *path = NULL, *text = NULL;
     struct hutch_err ignored;
@@ -104,25 +117,49 @@ static int refuse_config(const char *dir, const char *name, struct hutch_err *er
         return 0;
     if (asprintf(&path, "%s%s", dir, name) < 0) {
         path = NULL;
-        return hutch_err_set(err, ENOMEM, "look for pip's configuration");
+        return hutch_err_set(err, ENOMEM, "look for the configuration");
     }
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || hutch_fd_slurp(fd, MAX_CONFIG, path, &text, &len, &ignored) < 0 || !names_place(text))
         return 0;
-    return hutch_err_set(err, 0, "'%s' says where pip is to find packages, which hutch does not read: say it with "
-                                 "--index URL, --wheels DIR or PIP_INDEX_URL", path);
+    return hutch_err_set(err, 0, "'%s' says where packages are to be found, which hutch does not read: say it with %s",
+                         path, instead);
 }
 
-static int refuse_configs(struct hutch_err *err)
+static int refuse_pip_config(const char *dir, const char *name, struct hutch_err *err)
+{
+    return refuse_config(dir, name, names_index, "--index URL, --wheels DIR or PIP_INDEX_URL", err);
+}
+
+static int refuse_pip_configs(struct hutch_err *err)
 {
     const char *home = getenv("HOME"), *config = getenv("XDG_CONFIG_HOME"), *own = getenv("PIP_CONFIG_FILE");
 
     if (own && own[0])
-        return strcmp(own, "/dev/null") == 0 ? 0 : refuse_config(own, "", err);
-    if (refuse_config("/etc", "/pip.conf", err) < 0 || refuse_config(home, "/.pip/pip.conf", err) < 0)
+        return strcmp(own, "/dev/null") == 0 ? 0 : refuse_pip_config(own, "", err);
+    if (refuse_pip_config("/etc", "/pip.conf", err) < 0 || refuse_pip_config(home, "/.pip/pip.conf", err) < 0)
         return -1;
-    return config && config[0] ? refuse_config(config, "/pip/pip.conf", err)
-                               : refuse_config(home, "/.config/pip/pip.conf", err);
+    return config && config[0] ? refuse_pip_config(config, "/pip/pip.conf", err)
+                               : refuse_pip_config(home, "/.config/pip/pip.conf", err);
+}
+
+/* The same for npm, whose names of variables may be in capitals. */
+static int refuse_npm_places(struct hutch_err *err)
+{
+    static const char *const names[] = { "npm_config_registry", "NPM_CONFIG_REGISTRY", "npm_config_userconfig",
+                                         "NPM_CONFIG_USERCONFIG", "npm_config_globalconfig",
+                                         "NPM_CONFIG_GLOBALCONFIG" };
+    static const char instead[] = "--index URL, or in the .npmrc beside a package.json";
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && value[0])
+            return hutch_err_set(err, 0, "the environment has %s, which hutch does not obey: say where packages come "
+                                         "from with %s", names[i], instead);
+    }
+    return refuse_config("/etc", "/npmrc", names_registry, instead, err) < 0
+               ? -1 : refuse_config(getenv("HOME"), "/.npmrc", names_registry, instead, err);
 }
 
 static int set_from_environment(struct extend_request *request, struct hutch_err *err)
@@ -133,7 +170,7 @@ static int set_from_environment(struct extend_request *request, struct hutch_err
         return -1;
     if (index && index[0])
         return set_index(request, index, "PIP_INDEX_URL", err);
-    return refuse_configs(err);
+    return refuse_pip_configs(err);
 }
 
 /* A line of the request, and of what the builder reads, has one path. */
@@ -172,11 +209,12 @@ static bool is_npm_package(const char *what)
 {
     struct stat st;
 
-    return hutch_npm_is_package(what) ||
-           (!strchr(what, '/') && !ends_in(what, ".json") && stat(what, &st) < 0 && errno == ENOENT);
+    if (what[0] != '@' && stat(what, &st) == 0)
+        return false;
+    return hutch_npm_is_package(what) || (!strchr(what, '/') && !ends_in(what, ".json"));
 }
 
-static int set_npm(struct extend_request *request, const char *path, struct hutch_err *err)
+int hutch_extend_request_add_npm_words(struct extend_request *request, const char *path, struct hutch_err *err)
 {
     auto_free char *real = realpath(path, NULL);
     auto_free char *file = NULL;
@@ -185,6 +223,8 @@ static int set_npm(struct extend_request *request, const char *path, struct hutc
 
     if (is_npm_package(path))
         return hutch_npm_packages_add(&request->packages, path, err) < 0 ? hutch_err_wrap(err, "option '--npm'") : 0;
+    if (request->npm)
+        return hutch_err_set(err, 0, "option '--npm': one package.json makes a layer, and '%s' is another one", path);
     if (!real || stat(real, &st) < 0)
         return hutch_err_set(err, errno, "option '--npm': look at '%s'", path);
     slash = strrchr(real, '/');
@@ -234,17 +274,19 @@ int hutch_extend_request_set_sources(struct extend_request *request, const struc
         return set_apt(request, sources, err);
 
     request->allow_build = sources->allow_build;
-    if ((sources->wheels && set_wheels(request, sources->wheels, err) < 0) ||
-        (sources->npm && set_npm(request, sources->npm, err) < 0))
+    if (sources->wheels && set_wheels(request, sources->wheels, err) < 0)
         return -1;
+    if (sources->is_npm && !request->npm && !sources->index && sources->wheels)
+        return hutch_err_set(err, 0, "option '--wheels' is for packages of Python; those of Node come from a registry "
+                                     "(--index URL), or from archives (.tgz) beside a package.json");
     if (sources->index && strcmp(sources->index, "none") != 0)
         return set_index(request, sources->index, "option '--index'", err);
     if (sources->wheels || sources->index) {
         request->index = strdup("");
         return request->index ? 0 : hutch_err_set(err, ENOMEM, "take an index");
     }
-    if (sources->npm || sources->is_npm) /* what is said to pip is not said to npm */
-        return 0;
+    if (sources->is_npm) /* what is said to pip is not said to npm */
+        return refuse_npm_places(err);
     if (trusted && trusted[0] && !(request->trusted = strdup(trusted)))
         return hutch_err_set(err, ENOMEM, "take PIP_TRUSTED_HOST");
     return set_from_environment(request, err);
@@ -291,6 +333,8 @@ static int add_file(struct extend_request *request, const char *path, struct hut
 
 int hutch_extend_request_add_pip(struct extend_request *request, const char *what, struct hutch_err *err)
 {
+    if (what[0] == '=')
+        return hutch_requirement_add(&request->pip, what + 1, strlen(what + 1), err);
     if (ends_in(what, ".whl") && !strstr(what, "://"))
         return add_wheel(request, what, err);
     return ends_in(what, ".txt") ? add_file(request, what, err) : hutch_requirement_add_words(&request->pip, what, err);

@@ -16,10 +16,9 @@
 
 /* What the command line says. */
 struct extend_sources {
-    const char *index;   /* URL; NULL: PIP_INDEX_URL, or pip's own */
+    const char *index;   /* URL; NULL: the tool's own, pip's by PIP_INDEX_URL, too */
     const char *wheels;  /* directory; NULL: none. Without an index nothing else is asked */
-    const char *npm;     /* packages of Node, a package.json, or the directory that has it; NULL: none */
-    bool is_npm;         /* what is asked for is Node's, whether or not @npm says so */
+    bool is_npm;         /* what is asked for is Node's */
     bool is_apt;         /* what is asked for is Debian's */
     bool allow_build;    /* from source */
 };
@@ -43,10 +42,12 @@ void hutch_extend_request_done(struct extend_request *request);
 /* Where the packages come from. */
 int hutch_extend_request_set_sources(struct extend_request *request, const struct extend_sources *sources,
                                      struct hutch_err *err);
-/* A wheel (its name ends in .whl), a requirements file (in .txt), or requirements with commas between them. */
+/* A wheel (its name ends in .whl), a requirements file (in .txt), or requirements with commas between them; behind a '='
+ * one requirement, whatever it looks like. */
 int hutch_extend_request_add_pip(struct extend_request *request, const char *what, struct hutch_err *err);
 
-/* Packages of Node. */
+/* Packages of Node with commas between them, a package.json, or the directory that has it, of which there may be one. */
+int hutch_extend_request_add_npm_words(struct extend_request *request, const char *what, struct hutch_err *err);
 int hutch_extend_request_add_npm(struct extend_request *request, const struct npm_packages *packages,
                                  struct hutch_err *err);
 

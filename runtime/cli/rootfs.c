@@ -316,19 +316,25 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
 
 static int read_request(const struct rootfs_opts *opts, struct extend_request *ret, struct hutch_err *err)
 {
-    const struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels, .npm = opts->npm,
-                                            .is_apt = opts->apt.n > 0, .allow_build = opts->allow_build };
-    const unsigned kinds = (opts->pip.n > 0) + (opts->npm != NULL) + (opts->apt.n > 0);
+    const struct extend_sources sources = { .index = opts->index, .wheels = opts->wheels,
+                                            .is_npm = opts->npm.n > 0, .is_apt = opts->apt.n > 0,
+                                            .allow_build = opts->allow_build };
+    const unsigned kinds = (opts->pip.n > 0) + (opts->npm.n > 0) + (opts->apt.n > 0);
 
     for (size_t i = 0; i < opts->pip.n; i++)
         if (hutch_extend_request_add_pip(ret, opts->pip.values[i], err) < 0)
             return hutch_err_wrap(err, "option '--pip'");
+    for (size_t i = 0; i < opts->npm.n; i++)
+        if (hutch_extend_request_add_npm_words(ret, opts->npm.values[i], err) < 0)
+            return -1;
+    if (ret->npm && ret->packages.n > 0)
+        return hutch_err_set(err, 0, "option '--npm': a layer has what a package.json says, or packages by name");
     for (size_t i = 0; i < opts->apt.n; i++)
         if (hutch_extend_request_add_apt(ret, opts->apt.values[i], err) < 0)
             return hutch_err_wrap(err, "option '--apt'");
     if (kinds > 1)
-        return hutch_err_set(err, 0, "options '%s' and '%s' are for two layers: extend the extended image again",
-                             opts->pip.n > 0 ? "--pip" : "--npm", opts->apt.n > 0 ? "--apt" : "--npm");
+        return hutch_err_set(err, 0, "options '%s' and '%s' are for two layers, as one tool makes one: extend the "
+                                     "extended image with the other", opts->pip.n > 0 ? "--pip" : "--npm", opts->apt.n > 0 ? "--apt" : "--npm");
     if (hutch_extend_request_set_sources(ret, &sources, err) < 0)
         return -1;
     if (hutch_extend_request_is_empty(ret))

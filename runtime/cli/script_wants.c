@@ -79,7 +79,13 @@ static int read_script(const char *path, struct script_wants *ret, struct hutch_
 static int check_neighbours(int dirfd, const char *dir, struct hutch_err *err)
 {
     static const char *const names[] = { "package-lock.json", "npm-shrinkwrap.json", ".npmrc" };
+    static const char *const others[] = { "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb" };
 
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+        if (faccessat(dirfd, others[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            return hutch_err_set(err, 0, "'%s' has a %s, which npm does not obey: install its node_modules there by the "
+                                         "tool that has written it, and show the directory by --project", dir,
+                                 others[i]);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (faccessat(dirfd, names[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             return hutch_err_set(err, 0, "'%s' has a %s, which says where packages come from: hutch rootfs extend "
@@ -98,8 +104,11 @@ static int read_manifest(const char *script, const char *project, struct script_
     size_t len;
 
     if (dirfd < 0 || (project && faccessat(dirfd, "node_modules", F_OK, 0) == 0) ||
-        !read_file(dirfd, "package.json", NPM_MAX_MANIFEST, &text, &len))
+        faccessat(dirfd, "package.json", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
+    if (!read_file(dirfd, "package.json", NPM_MAX_MANIFEST, &text, &len))
+        return hutch_err_set(err, 0, "'%s/package.json' is no file that can be read, of at most %u kB", dir,
+                             NPM_MAX_MANIFEST / 1024);
     if (hutch_npm_packages_add_manifest(&ret->npm, text, len, err) < 0)
         return hutch_err_wrap(err, "'%s/package.json'", dir);
     return ret->npm.n > 0 ? check_neighbours(dirfd, dir, err) : 0;
@@ -113,20 +122,38 @@ int hutch_script_wants_read(const struct run_opts *opts, const char *script, con
     return hutch_script_is_for_node(opts, script) ? read_manifest(script, project, ret, err) : 0;
 }
 
-char *hutch_script_wants_print(const struct script_wants *wants)
+/* The @i-th; the caller frees it. */
+static char *print_one(const struct script_wants *wants, size_t i)
 {
-    struct text_buffer t = TEXT_BUFFER_INIT;
+    const struct npm_package *item = i < wants->pip.n ? NULL : &wants->npm.items[i - wants->pip.n];
     char *text;
 
+    if (!item)
+        return strdup(wants->pip.texts[i]);
+    return asprintf(&text, "%s@%s", item->name, item->range) < 0 ? NULL : text;
+}
+
+char *hutch_script_wants_print(const struct script_wants *wants, bool is_question)
+{
+    const size_t n = wants->pip.n + wants->npm.n;
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    size_t len = 0;
+
     hutch_text_add_string(&t, "");
-    for (size_t i = 0; i < wants->pip.n; i++) {
+    for (size_t i = 0; i < n; i++) {
+        auto_free char *one = print_one(wants, i);
+
+        if (!one) {
+            hutch_text_done(&t);
+            return NULL;
+        }
+        len += strlen(one) + 2;
+        if (!is_question && len > MAX_SHOWN) {
+            hutch_text_addf(&t, "%s%zu more", i ? " and " : "", n - i);
+            break;
+        }
         hutch_text_add_string(&t, i ? ", " : "");
-        hutch_text_add_string(&t, wants->pip.texts[i]);
+        hutch_text_add_string(&t, one);
     }
-    for (size_t i = 0; i < wants->npm.n; i++)
-        hutch_text_addf(&t, "%s%s@%s", i ? ", " : "", wants->npm.items[i].name, wants->npm.items[i].range);
-    text = hutch_text_take(&t, NULL);
-    if (text && strlen(text) > MAX_SHOWN)
-        strcpy(text + MAX_SHOWN - strlen("…"), "…");
-    return text;
+    return hutch_text_take(&t, NULL);
 }

@@ -27,7 +27,8 @@ bool hutch_script_is_for_node(const struct run_opts *opts, const char *script);
 int hutch_script_wants_read(const struct run_opts *opts, const char *script, const char *project,
                             struct script_wants *ret, struct hutch_err *err);
 
-/* "rich, polars>=1", of at most 300 bytes; the caller frees it; NULL: memory was short. */
-char *hutch_script_wants_print(const struct script_wants *wants);
+/* "rich, polars>=1", all of them for a question or as many as a message has room for, and how many more there are; the
+ * caller frees it; NULL: memory was short. */
+char *hutch_script_wants_print(const struct script_wants *wants, bool is_question);
 
 #endif

@@ -5,6 +5,7 @@
 #include "runtime/cli/beside.h"
 #include "runtime/cli/extend_request.h"
 #include "runtime/cli/script_wants.h"
+#include "runtime/cli/words.h"
 #include "runtime/config/profile.h"
 #include "runtime/lang/program.h"
 #include "sandbox/fd.h"
@@ -25,7 +26,8 @@ static int add_all(const struct script_wants *wants, struct extend_request *requ
         return 0;
     if (!hutch_extend_request_is_empty(request))
         return hutch_err_set(err, 0, "option '--with' is for Python, and the program's package.json wants packages of "
-                                     "Node: make an image of one by hutch rootfs extend");
+                                     "Node: hutch rootfs extend IMAGE --npm DIR --as NAME makes an image of those, and --image NAME "
+                                     "takes it");
     return hutch_extend_request_add_npm(request, &wants->npm, err);
 }
 
@@ -49,39 +51,44 @@ static int find(const struct extend_request *request, const char *home, const ch
     return 0;
 }
 
-/* By hutch rootfs extend, which has what it takes. It reads the same variables. */
+/* By hutch rootfs extend, which has what it takes. It reads the same variables. A requirement is given as the one that
+ * was checked here: what it may hold depends on who has asked for it. */
 static int make(const struct run_opts *opts, const struct extend_request *request, const char *image,
                 struct hutch_err *err)
 {
-    const size_t n = request->pip.n + request->files.n;
-    auto_free const char **argv = calloc(2 * n + 16, sizeof(*argv));
     auto_free char *npm = request->packages.n ? hutch_npm_packages_print(&request->packages, err) : NULL;
-    size_t at = 0;
+    auto_words words = WORDS_INIT;
 
-    if (!argv || (request->packages.n && !npm))
-        return hutch_err_set(err, ENOMEM, "extend the image '%s'", image);
-    argv[at++] = "hutch-rootfs";
-    argv[at++] = "extend";
-    argv[at++] = image;
+    if (request->packages.n && !npm)
+        return -1;
+    ADD_WORD(&words, "hutch-rootfs");
+    ADD_WORD(&words, "extend");
+    ADD_WORD(&words, image);
     if (opts->quiet)
-        argv[at++] = "--quiet";
-    for (size_t i = 0; i < n; i++) {
-        argv[at++] = "--pip";
-        argv[at++] = i < request->pip.n ? request->pip.texts[i] : request->files.texts[i - request->pip.n];
+        ADD_WORD(&words, "--quiet");
+    for (size_t i = 0; i < request->pip.n; i++) {
+        ADD_WORD(&words, "--pip");
+        ADD_WORD(&words, "=", request->pip.texts[i]);
+    }
+    for (size_t i = 0; i < request->files.n; i++) {
+        ADD_WORD(&words, "--pip");
+        ADD_WORD(&words, request->files.texts[i]);
     }
     if (npm) {
-        argv[at++] = "--npm";
-        argv[at++] = npm;
+        ADD_WORD(&words, "--npm");
+        ADD_WORD(&words, npm);
     }
     if (opts->index) {
-        argv[at++] = "--index";
-        argv[at++] = opts->index;
+        ADD_WORD(&words, "--index");
+        ADD_WORD(&words, opts->index);
     }
     if (opts->wheels) {
-        argv[at++] = "--wheels";
-        argv[at++] = opts->wheels;
+        ADD_WORD(&words, "--wheels");
+        ADD_WORD(&words, opts->wheels);
     }
-    return hutch_beside_run_rootfs(argv, err) < 0
+    if (words.is_broken)
+        return hutch_err_set(err, ENOMEM, "extend the image '%s'", image);
+    return hutch_beside_run_rootfs((const char *const *)words.argv, err) < 0
                ? hutch_err_wrap(err, "extend the image '%s'", image) : 0;
 }
 
@@ -94,7 +101,7 @@ static int check_wanted(const struct run_opts *opts, const char *script, const s
 
     if (opts->yes || !needs_network)
         return 0;
-    wanted = hutch_script_wants_print(wants);
+    wanted = hutch_script_wants_print(wants, !opts->quiet && hutch_ask_can());
     if (!wanted || asprintf(&question, "the script '%s' wants packages: %s. Have them fetched, and laid over the "
                                        "image?", script, wanted) < 0) {
         question = NULL;
@@ -114,21 +121,34 @@ static bool has_modules(const char *tree)
     return fd >= 0 && faccessat(fd, "node_modules", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+static bool has_language(const char *tree, const char *language)
+{
+    char languages[256];
+
+    hutch_program_list_installed(tree, languages, sizeof(languages));
+    for (char *word = strtok(languages, ", "); word; word = strtok(NULL, ", "))
+        if (strcmp(word, language) == 0)
+            return true;
+    return false;
+}
+
 /* Whether Node's packages are to be laid over @image: without Node the program cannot run at all, which is the run's to
  * say, and an image that has such packages was made for the program. */
 static bool lacks_modules(const char *home, const char *image)
 {
     auto_image_root root = IMAGE_ROOT_INIT;
     struct hutch_err ignored;
-    char languages[256];
+    bool has_any, has_node;
 
-    if (hutch_stores_find(home, image, &root, &ignored) < 0 || has_modules(root.path))
+    if (hutch_stores_find(home, image, &root, &ignored) < 0)
         return false;
-    for (size_t i = 0; i < root.n_layers; i++)
-        if (has_modules(root.layers[i]))
-            return false;
-    hutch_program_list_installed(root.path, languages, sizeof(languages));
-    return strstr(languages, "js") != NULL;
+    has_any = has_modules(root.path);
+    has_node = has_language(root.path, "js");
+    for (size_t i = 0; i < root.n_layers; i++) {
+        has_any = has_any || has_modules(root.layers[i]);
+        has_node = has_node || has_language(root.layers[i], "js");
+    }
+    return has_node && !has_any;
 }
 
 static int add_script(const struct run_opts *opts, const char *home, const char *script, const char *project,

@@ -86,7 +86,8 @@ static int add(struct npm_packages *packages, const char *name, const char *rang
         return hutch_err_set(err, 0, "'%.80s' is no name of a package of npm", name);
     if (!is_range(range))
         return hutch_err_set(err, 0, "the package '%.80s' is asked for as '%.200s', which is no range of versions: a "
-                                     "URL, a path or a repository takes hutch rootfs extend --npm DIR", name, range);
+                                     "URL or an archive (.tgz) takes hutch rootfs extend IMAGE --npm DIR --as NAME",
+                             name, range);
     item.name = strdup(name);
     item.range = strdup(range);
     if (!item.name || !item.range)
@@ -106,10 +107,14 @@ bool hutch_npm_is_package(const char *what)
 int hutch_npm_packages_add(struct npm_packages *packages, const char *words, struct hutch_err *err)
 {
     for (const char *word = words;; word++) {
-        size_t len = strcspn(word, ",");
-        auto_free char *name = strndup(word, len);
-        char *at = name && name[0] ? strchr(name + 1, '@') : NULL;
+        size_t before = strspn(word, " "), len = strcspn(word, ","), end = len;
+        auto_free char *name = NULL;
+        char *at;
 
+        while (end > before && word[end - 1] == ' ')
+            end--;
+        name = before < end ? strndup(word + before, end - before) : strdup("");
+        at = name && name[0] ? strchr(name + 1, '@') : NULL;
         if (!name)
             return hutch_err_set(err, ENOMEM, "list the packages");
         if (at)
@@ -122,7 +127,16 @@ int hutch_npm_packages_add(struct npm_packages *packages, const char *words, str
     }
 }
 
-static int add_dependencies(struct npm_packages *packages, const cJSON *list, struct hutch_err *err)
+static bool has(const struct npm_packages *packages, const char *name)
+{
+    for (size_t i = 0; i < packages->n; i++)
+        if (strcmp(packages->items[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* @is_peer: those that are there already are so in the versions that the program itself asks for. */
+static int add_dependencies(struct npm_packages *packages, const cJSON *list, bool is_peer, struct hutch_err *err)
 {
     const cJSON *item;
 
@@ -133,7 +147,7 @@ static int add_dependencies(struct npm_packages *packages, const cJSON *list, st
 
         if (!range)
             return hutch_err_set(err, 0, "the package '%.80s' is asked for by something that is no text", item->string);
-        if (add(packages, item->string, range[0] ? range : "*", err) < 0)
+        if (!(is_peer && has(packages, item->string)) && add(packages, item->string, range[0] ? range : "*", err) < 0)
             return -1;
     }
     return 0;
@@ -142,15 +156,14 @@ static int add_dependencies(struct npm_packages *packages, const cJSON *list, st
 /* What npm would obey, and what is not handed on: to leave it away would install something else than was meant. */
 static int take_member(struct npm_packages *packages, const cJSON *member, struct hutch_err *err)
 {
-    static const char *const lists[] = { "dependencies", "optionalDependencies", "peerDependencies" };
     static const char *const refused[] = { "overrides", "workspaces" };
 
-    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-        if (strcmp(member->string, lists[i]) == 0)
-            return add_dependencies(packages, member, err);
+    if (strcmp(member->string, "dependencies") == 0)
+        return add_dependencies(packages, member, false, err);
     for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
         if (strcmp(member->string, refused[i]) == 0)
-            return hutch_err_set(err, 0, "it has \"%s\", which takes hutch rootfs extend --npm DIR", refused[i]);
+            return hutch_err_set(err, 0, "it has \"%s\", which takes hutch rootfs extend IMAGE --npm DIR --as NAME, "
+                                         "and --image NAME", refused[i]);
     return 0;
 }
 
@@ -169,6 +182,9 @@ int hutch_npm_packages_add_manifest(struct npm_packages *packages, const char *t
     cJSON_ArrayForEach(member, doc.root)
         if (rc == 0)
             rc = take_member(packages, member, err);
+    cJSON_ArrayForEach(member, doc.root)
+        if (rc == 0 && strcmp(member->string, "peerDependencies") == 0)
+            rc = add_dependencies(packages, member, true, err);
     hutch_json_done(&doc);
     return rc;
 }

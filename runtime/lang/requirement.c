@@ -203,15 +203,18 @@ int hutch_requirement_add(struct requirement_list *list, const char *text, size_
 int hutch_requirement_add_words(struct requirement_list *list, const char *text, struct hutch_err *err)
 {
     const char *begin = text;
+    char quote = '\0'; /* of a marker's text */
     int depth = 0;
 
     for (const char *p = text;; p++) {
         const char *next = p + 1;
 
+        if (*p == '\'' || *p == '"')
+            quote = quote == *p ? '\0' : quote ? quote : *p;
         depth += *p == '[' || *p == '(' ? 1 : *p == ']' || *p == ')' ? -1 : 0;
         while (*p == ',' && is_space(*next))
             next++;
-        if (*p && (*p != ',' || depth > 0 || !is_alnum(*next)))
+        if (*p && (*p != ',' || depth > 0 || quote || !is_alnum(*next)))
             continue;
         if (hutch_requirement_add(list, begin, (size_t)(p - begin), err) < 0)
             return -1;

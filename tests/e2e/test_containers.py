@@ -203,6 +203,20 @@ found = Statfs(); ctypes.CDLL(None).statfs(b"/proc", ctypes.byref(found)); print
     assert lines[5] == "0x1021994", "a tmpfs"
 
 
+def test_programs_are_started(podman):
+    """Python 3.13 has libc close what the child is not to have, and that goes by close_range(2) or by a procfs."""
+    seen = podman.hutch([], "-c", """
+import os, subprocess
+print(subprocess.run(["/bin/echo", "one"], capture_output=True, text=True).stdout.strip())
+print(subprocess.run("echo two", shell=True, capture_output=True, text=True).stdout.strip(), flush=True)
+os.system("echo three")
+print(subprocess.Popen(["/bin/echo", "four"], stdout=subprocess.PIPE, close_fds=False).communicate()[0].decode().strip())
+os.closerange(3, 4096)
+print("five")
+""")
+    assert seen["verdict"] == "ok" and seen["stdout"].split() == ["one", "two", "three", "four", "five"], seen
+
+
 def test_children_are_counted(podman):
     path = podman.file("children.py", containers.CHILDREN)
     result = podman.hutch([], path)

@@ -244,6 +244,38 @@ def test_a_script_that_says_it_wrongly(home, tmp_path, text, says):
     assert done.returncode == 125 and says in support.sentence(done) and done.stdout == b""
 
 
+@pytest.mark.parametrize("requirement, says", [
+    ("frob>=1,evil @ https://127.0.0.1:1/evil-1.0-py3-none-any.whl", "pip: "), ("s==1.txt", "pip: "), ("s==1.whl", "pip: "),
+    ("frob; python_version in '2.7,3.0'", None),
+])
+def test_what_a_script_wants_is_one_requirement_each(home, folder, tmp_path, requirement, says):
+    """It is no list, no requirements file and no wheel of the working directory, whoever reads it after hutch run."""
+    script = tmp_path / "script.py"
+    script.write_text('# /// script\n# dependencies = ["%s"]\n# ///\nprint(1)\n' % requirement)
+    for name in ("s==1.txt", "s==1.whl"):
+        (tmp_path / name).write_text("nicate\n")
+    done = hutch(home, "run", "--yes", "--quiet", "--wheels", folder, "--image", BASE, str(script), cwd=str(tmp_path))
+    if says:
+        assert done.returncode == 125 and says in done.stderr.decode() and done.stdout == b"", done
+        assert not os.path.isdir(home + "/images/layers") or os.listdir(home + "/images/layers") == []
+    else:
+        assert (done.returncode, done.stdout) == (0, b"1\n"), done
+    done = hutch(home, "run", "--quiet", "--wheels", folder, "--image", BASE, "--with", "nicate; python_version not in '2.7,3.0',frob", "-c", IMPORTS)
+    assert (done.returncode, done.stdout) == (0, b"1.0 2.0\n"), done
+
+
+def test_the_question_names_all_of_it(home, tmp_path):
+    """What a stranger's program wants is shown whole, and with nothing that a terminal obeys."""
+    names = ["a%02d-innocent-looking-package" % i for i in range(20)] + ["zz-last"]
+    script = tmp_path / "a\x1b[8m\x1b]0;TITLE\x07.py"
+    script.write_text("# /// script\n# dependencies = [%s]\n# ///\nprint(1)\n" % ", ".join("'%s'" % name for name in names))
+    shown, status = support.at_terminal(environment(home), b"n\n", "run", "--image", BASE, str(script))
+    assert status == 125 and "is not run without its packages" in shown
+    assert all(name in shown for name in names) and "\x1b[8m" not in shown and "\x1b]" not in shown, shown
+    done = hutch(home, "run", "--image", BASE, str(script))
+    assert done.returncode == 125 and " more (--yes" in support.sentence(done) and "zz-last" not in done.stderr.decode()
+
+
 def test_run_refuses(home, folder):
     for words, says in ((["--rootfs", "host", "--with", "frob"], "with '--rootfs' there is none"),
                         (["--wheels", folder], "none is asked for"),
@@ -294,7 +326,7 @@ def test_places_that_pip_was_told(home, tmp_path):
     refused(home, "--pip", "x", env={"PIP_EXTRA_INDEX_URL": "http://x/"}, says="the environment has PIP_EXTRA_INDEX_URL, which hutch does not obey")
     config = tmp_path / "pip.conf"
     config.write_text("[global]\nindex-url = http://x/\n")
-    refused(home, "--pip", "x", env={"PIP_CONFIG_FILE": str(config)}, says="says where pip is to find packages, which hutch does not read")
+    refused(home, "--pip", "x", env={"PIP_CONFIG_FILE": str(config)}, says="says where packages are to be found, which hutch does not read")
 
 
 def test_packages_from_source_are_asked_for(home, tmp_path):
@@ -388,6 +420,23 @@ def test_passwords_are_in_no_command_line(home, index):
     digest = extend(home, "--quiet", "--pip", "frob", env=env)
     assert run(home, digest, "import frob; print(frob.version)") == "1.0\n"
     assert looked and not seen, seen
+
+
+EVIL = "import os, sys\nos.write(2, b'a package ran in the builder')\nos._exit(3)\n"
+
+
+def test_no_code_of_a_layer_runs_in_the_builder(home, folder, tmp_path):
+    """A layer's package could wait for the network that the next layer's builder has."""
+    image, files = "minimal", {"_manylinux.py": EVIL, "pip/__init__.py": EVIL, "pip/__main__.py": EVIL, "sitecustomize.py": EVIL, "html.py": EVIL,
+                               "evil-1.0.data/scripts/python3": "#!/bin/sh\necho a script ran in the builder >&2; exit 3\n"}
+    make.wheel(folder, "evil", "1.0", files, info=lambda entry: setattr(entry, "external_attr", 0o100755 << 16))
+    extend(home, "--pip", "evil,nicate", "--wheels", folder, "--as", "evil", image=image)
+    done = hutch(home, "run", "--no-server", "--image", "evil", "--entrypoint", "python3", "--", "-c", "1")
+    assert done.returncode == 3 and b"a script ran" in done.stderr, "what is in the layer is in the way"
+    digest = extend(home, "--pip", "frob", "--wheels", folder, "--as", "more", image="evil")
+    below, above = listed(home, "more")["layers"]
+    assert [package["name"] for package in below["packages"]] == ["evil", "nicate"] and [package["name"] for package in above["packages"]] == ["frob"]
+    assert listed(home, "more")["digest"] == digest
 
 
 # --------------------------------------------------------------------------------------------------
@@ -556,18 +605,46 @@ def test_package_json_beside_a_program(home, registry, package, tmp_path):
     assert done.returncode == 127 and b"node" in done.stderr and b"packages" not in done.stderr, done
 
 
+@pytest.mark.parametrize("variables, npmrc, says", [
+    ({"npm_config_registry": "http://127.0.0.1:1/"}, None, "the environment has npm_config_registry"),
+    ({"NPM_CONFIG_USERCONFIG": "/nowhere"}, None, "the environment has NPM_CONFIG_USERCONFIG"),
+    ({}, "registry=http://127.0.0.1:1/\n", "says where packages are to be found"), ({}, "fund=false\n @own:registry = http://127.0.0.1:1/\n", "says where packages"),
+    ({}, "fund=false\n# registry=x\nnot-a=registry\n", None),
+])
+def test_where_npm_was_told_to_look(home, registry, package, tmp_path, variables, npmrc, says):
+    """A package of the same name at the registry that everybody has may be a stranger's."""
+    if npmrc:
+        (tmp_path / ".npmrc").write_text(npmrc)
+    env = {"HOME": str(tmp_path), **variables}
+    if says:
+        for words in (["rootfs", "extend", "node", "--quiet", "--npm", "frob@1"], ["run", "--yes", "--image", "node", str(package / "a.js")]):
+            (package / "package.json").write_text('{"dependencies": {"frob": "1"}}')
+            done = hutch(home, *words, env=env)
+            assert done.returncode == 125 and ("says where packages come from" in done.stderr.decode() if words[0] == "run" and npmrc else says in done.stderr.decode()), done
+    assert hutch(home, "rootfs", "extend", "node", "--quiet", "--npm", "frob@1", "--index", registry.url, env=env).returncode == 0
+
+
+def test_npm_given_twice(home, registry, package):
+    assert hutch(home, "rootfs", "extend", "node", "--quiet", "--npm", "frob", "--npm", "nosuch", "--index", registry.url).returncode == 125
+    for words, says in ((["--npm", str(package), "--npm", str(package)], "is another one"), (["--npm", str(package), "--npm", "x@1"], "or packages by name"),
+                        (["--npm", "x@1", "--wheels", str(package)], "option '--wheels' is for packages of Python")):
+        done = hutch(home, "rootfs", "extend", "node", *words)
+        assert done.returncode == 125 and says in support.sentence(done), done
+
+
 @pytest.mark.parametrize("name, text, says", [
     ("package.json", '{"dependencies": {"x": "http://127.0.0.1:1/x.tgz"}}', "is no range of versions"),
     ("package.json", '{"dependencies": {"x": "1"}, "overrides": {"y": "file:/etc"}}', 'has "overrides"'),
     ("package.json", '{"dependencies": {"x": ', "package.json"),
     (".npmrc", "registry=http://127.0.0.1:1/\n", "has a .npmrc, which says where packages come from"),
-    ("package-lock.json", "{}", "has a package-lock.json"),
+    ("package-lock.json", "{}", "has a package-lock.json"), ("yarn.lock", "", "has a yarn.lock, which npm does not obey"),
+    ("package.json", "long", "is no file that can be read, of at most"),
 ])
 def test_what_no_package_json_may_want(home, package, tmp_path, name, text, says):
     folder = tmp_path / "program"
     folder.mkdir()
     (folder / "package.json").write_text('{"dependencies": {"frob": "1"}}')
-    (folder / name).write_text(text)
+    (folder / name).write_text(" " * (2 << 20) if text == "long" else text)
     shutil.copy(package / "a.js", folder)
     done = hutch(home, "run", "--yes", "--image", "node", str(folder / "a.js"))
     assert done.returncode == 125 and says in support.sentence(done) and done.stdout == b"", done

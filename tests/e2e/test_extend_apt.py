@@ -210,6 +210,22 @@ def test_no_network_and_no_host(home, sources, archive, tmp_path):
     assert run(home, digest, "import os; print(os.path.exists('/usr/share/looks/passed'))") == "True\n"
 
 
+def test_no_password_is_shown_to_a_package(home, sources, archive):
+    """A proxy's, or an archive's: the scripts of packages run where the packages are, and a layer can be shared."""
+    debs.package(archive.folder, "nosy", scripts={"postinst": "ls /mnt/in >/opt/seen\ncat /proc/1/environ /proc/self/environ >>/opt/seen 2>/dev/null || :\n"})
+    env = {**sources, "https_proxy": "http://ada:sesame@127.0.0.1:1"}
+    digest = extend(home, "--apt", "nosy", image=IMAGE, env=env)
+    seen = run(home, digest, "print(open('/opt/seen', errors='replace').read())")
+    assert "debs.tar" in seen and "sesame" not in seen and "sources" not in seen and "environment" not in seen, seen
+
+
+def test_what_a_script_leaves_running(home, sources, archive):
+    """It writes on while it is looked at what has changed."""
+    debs.package(archive.folder, "busy", scripts={"postinst": "mkdir /opt/busy\n(while :; do echo x >>/opt/busy/grow; done) >/dev/null 2>&1 </dev/null &\nsleep 1\n"})
+    digest = extend(home, "--apt", "busy", image=IMAGE, env=sources)
+    assert run(home, digest, "import os; print(os.path.getsize('/opt/busy/grow') > 0)") == "True\n"
+
+
 @pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGKILL))
 def test_interrupted(home, sources, archive, number):
     debs.package(archive.folder, "slow", scripts={"postinst": "touch /usr/share/slow/began; sleep 600\n"})

@@ -1,8 +1,5 @@
 """The first run: an image that is in no store is built when the user wants it, by a stand-in for the builder here."""
 import os
-import pty
-import select
-import time
 
 import pytest
 
@@ -31,40 +28,17 @@ def built(env):
         return []
 
 
-def at_terminal(env, answer, *words):
-    """What is shown, and the exit status."""
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execve(support.HUTCH, [support.HUTCH, *words], {**os.environ, **env})
-    shown, is_answered, end = b"", False, time.monotonic() + 60
-    while time.monotonic() < end:
-        if not select.select([fd], [], [], 1)[0]:
-            continue
-        try:
-            more = os.read(fd, 4096)
-        except OSError:
-            break
-        if not more:
-            break
-        shown += more
-        if b"[Y/n]" in shown and not is_answered:
-            os.write(fd, answer)
-            is_answered = True
-    os.close(fd)
-    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 @pytest.mark.parametrize("answer", [b"\n", b"y\n", b"YES\n"])
 def test_wanted(env, answer):
-    shown, _ = at_terminal(env, answer, "run", "-c", "1")
+    shown, _ = support.at_terminal(env, answer, "run", "-c", "1")
     assert "no image 'python' yet" in shown and LOGGED % "python" in shown and built(env) == ["python"]
-    shown, _ = at_terminal(env, b"", "run", "-c", "1")  # it is asked once
+    shown, _ = support.at_terminal(env, b"", "run", "-c", "1")  # it is asked once
     assert "[Y/n]" not in shown and "no image" not in shown, shown
 
 
 @pytest.mark.parametrize("answer", [b"n\n", b"nothing of it\n", b"\x04"])
 def test_not_wanted(env, answer):
-    shown, status = at_terminal(env, answer, "run", "-c", "1")
+    shown, status = support.at_terminal(env, answer, "run", "-c", "1")
     assert status == 125 and "hutch rootfs build python" in shown and LOGGED % "python" not in shown and built(env) == []
 
 
@@ -95,7 +69,7 @@ def test_what_is_no_flavour(env):
 @pytest.mark.parametrize("words,status", [(["missing.py"], 127), (["missing.ipynb"], None), (["--rootfs", "host", "-c", "print(1)"], 0), (["-q", "-c", "1"], 125)])
 def test_not_asked(env, words, status):
     """For a program that is not there, for none that needs it, and with -q."""
-    shown, code = at_terminal(env, b"", "run", *words)
+    shown, code = support.at_terminal(env, b"", "run", *words)
     assert "[Y/n]" not in shown and built(env) == [], shown
     assert code == status or (status is None and code != 0)
 
@@ -104,5 +78,5 @@ def test_builder_that_fails(env):
     open(os.path.join(env["HUTCH_ROOTFS_DIR"], "fails"), "w", encoding="ascii").close()
     done = support.hutch("run", "--yes", "-c", "1", env=env)
     assert done.returncode == 125 and b"the image 'python' could not be built" in done.stderr and built(env) == [], done.stderr
-    shown, status = at_terminal(env, b"\n", "run", "-c", "1")
+    shown, status = support.at_terminal(env, b"\n", "run", "-c", "1")
     assert status == 125 and "could not be built" in shown and built(env) == []

@@ -234,11 +234,11 @@ LEFT_OUT = """
     recvmmsg:299 fanotify_mark:301 clock_adjtime:305 syncfs:306 getcpu:309 sched_getattr:315 renameat2:316
     memfd_create:319 execveat:322 mlock2:325 copy_file_range:326 preadv2:327 pwritev2:328 pkey_mprotect:329
     pkey_alloc:330 pkey_free:331 io_pgetevents:333 io_uring_enter:426 io_uring_register:427 fsconfig:431 fsmount:432
-    pidfd_open:434 close_range:436 faccessat2:439 epoll_pwait2:441 quotactl_fd:443 process_mrelease:448
+    pidfd_open:434 faccessat2:439 epoll_pwait2:441 quotactl_fd:443 process_mrelease:448
     futex_waitv:449 set_mempolicy_home_node:450 cachestat:451 futex_wake:454 futex_wait:455 futex_requeue:456
 """
 # Those that are refused with unknown flags even where they are allowed: the argument, and what is given.
-ORDINARY = {"mknod": (1, 0o644), "fadvise64": (3, 0), "renameat2": (4, 0), "close_range": (2, 0)}
+ORDINARY = {"mknod": (1, 0o644), "fadvise64": (3, 0), "renameat2": (4, 0)}
 REFUSED = (1, 18, 38, 95)  # EPERM, ENOSYS, EOPNOTSUPP; EXDEV, which copy_file_range alone answers
 
 
