@@ -1,11 +1,12 @@
 """Makes a layer of an image: installs packages by pip below a directory of this sandbox, and writes that to standard
 output as a tar archive: lock.json, which says what was installed, and the directory tree.
 
-It runs in the image that is to be extended, but for its layers of packages: nobody has read those, and their code could
-wait there for a sandbox with a network. They are in /mnt/layers, where pip sees what there is already, and imports nothing.
-What comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
+It runs in the image that is to be extended, but for its layers of packages: nobody has read those, and their code
+could wait there for a sandbox with a network. They are in /mnt/layers, where pip sees what there is already, and
+imports nothing. What comes out is judged by hutch as an archive from a stranger: code of a package may have run here.
 
-It is executed by python3 -s -S, and so is pip: without the files of the image that have Python do something at its start.
+It is executed by python3 -s -S, and so is pip: without the files of the image that have Python do something at its
+start.
 
 /mnt/in has requirements.txt, and request.json: an object with "index" (a URL, "" for none, null for pip's own),
 "environment" (variables of proxies), "wheels" (whether /mnt/wheels has some), "build" (whether packages may be built
@@ -32,9 +33,9 @@ AUTHORITIES = "/mnt/authorities/all.pem"
 OWN_WHEELS = "/usr/share/python-wheels/pip-*.whl"  # of Debian's package python3-pip-whl
 PIP_WHEEL = "/mnt/pip/pip.whl"
 LAYERS = "/mnt/layers"
-# argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages in the layers, with
-# ":" between them, the topmost first; those of the image; pip's own words. What is in the layers is found, as its metadata
-# is, and cannot be imported. --only-binary does not count for what is named by a URL, a package's own dependency
+# argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages in the layers,
+# with ":" between them, the topmost first; those of the image; pip's own words. Of what is in the layers the metadata
+# is found, and nothing can be imported. --only-binary does not count for what is named by a URL, a package's own dependency
 # too, so what would be built is refused where it would be. What the image has is not taken away: a layer lies over it.
 PIP = """
 import sys
@@ -78,8 +79,8 @@ def find_pip(request):
     packages = site.getsitepackages()
     sys.path += packages
     words = [sys.executable, "-s", "-S", "-c", PIP]
-    layers = ["%s/%s%s" % (LAYERS, layer, place) for layer in sorted(os.listdir(LAYERS), reverse=True) for place in packages] \
-        if os.path.isdir(LAYERS) else []
+    above = sorted(os.listdir(LAYERS), reverse=True) if os.path.isdir(LAYERS) else []
+    layers = ["%s/%s%s" % (LAYERS, layer, place) for layer in above for place in packages]
     how = ["build" if request["build"] else "wheels", ":".join(layers), ":".join(packages)]
     if importlib.util.find_spec("pip"):
         return [*words, "", *how]
@@ -133,6 +134,10 @@ def run_pip(pip, words, more):
     if status != 0:
         errors = [line for line in lines if line.startswith(("ERROR: ", "error: ")) and line != "ERROR: Exception:"]
         errors = errors or [line for line in lines[-1:] if line] or ["it failed (%d)" % status]
+        broken = [line.partition(" broken by ")[2].strip("'") for line in lines if line.startswith("WARNING: Retrying")]
+        if broken and any("from versions: none" in line for line in errors):
+            reason = (broken[-1].partition(">: ")[2] or broken[-1]).partition("')")[0]
+            errors = ["the index cannot be reached (--index URL, --wheels DIR):", reason[-200:]]
         hashes = [line for line in lines if line.startswith(("Expected sha256", "Got  "))]
         if hashes:
             errors = ["the hash is not the one that is expected:", lines[lines.index(hashes[0]) - 1].split(" ")[0]]

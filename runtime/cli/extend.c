@@ -252,7 +252,7 @@ static int run_tool(const struct extend_builder *builder, const char *hex, const
 {
     const struct extend_request *request = builder->job->request;
     const char *name = hutch_extend_request_kind(request) == EXTEND_NPM ? "extend_npm.js" : "extend_pip.py";
-    auto_free char *found = NULL, *script = NULL, *about = describe_request(request), *authorities = NULL;
+    auto_free char *script = NULL, *about = describe_request(request), *authorities = NULL;
     auto_ground ground = GROUND_INIT;
     auto_words words = WORDS_INIT;
 
@@ -260,12 +260,7 @@ static int run_tool(const struct extend_builder *builder, const char *hex, const
         return hutch_err_set(err, ENOMEM, "make a layer");
     if (write_requirements(request, builder->in_fd, err) < 0 || write_manifest(request, builder->in_fd, err) < 0 ||
         hutch_extend_builder_give(builder, "request.json", about, err) < 0 ||
-        hutch_rootfs_script_find(name, R_OK, &found, err) < 0)
-        return -1;
-    script = realpath(found, NULL);
-    if (!script)
-        return hutch_err_set(err, errno, "look at '%s'", found);
-    if (find_authorities(request, &authorities, err) < 0 ||
+        hutch_rootfs_script_find(name, R_OK, &script, err) < 0 || find_authorities(request, &authorities, err) < 0 ||
         find_ground(builder->job, hex, extension, builder->work, &ground, err) < 0)
         return -1;
     make_words(&words, builder, &ground, script, authorities);

@@ -15,23 +15,12 @@
 #define ANSWER "answer"
 #define FETCHED "in/debs.tar"
 
-/* The real path of a script that comes with hutch; the caller frees it. */
-static int find_script(const char *name, int mode, char **ret, struct hutch_err *err)
-{
-    auto_free char *found = NULL;
-
-    if (hutch_rootfs_script_find(name, mode, &found, err) < 0)
-        return -1;
-    *ret = realpath(found, NULL);
-    return *ret ? 0 : hutch_err_set(err, errno, "look at '%s'", found);
-}
-
-/* Adds it as the program of an image's sandbox. */
+/* Adds a script that comes with hutch as the program of an image's sandbox. */
 static int add_inside(struct words *words, const char *name, struct hutch_err *err)
 {
     auto_free char *script = NULL;
 
-    if (find_script(name, R_OK, &script, err) < 0)
+    if (hutch_rootfs_script_find(name, R_OK, &script, err) < 0)
         return -1;
     hutch_extend_builder_show(words, script, "/mnt/builder", strrchr(script, '/'));
     ADD_WORD(words, "--entrypoint");
@@ -91,7 +80,7 @@ static int find_sources(const struct extend_builder *builder, const char *suite,
     auto_free char *script = NULL;
     auto_words words = WORDS_INIT;
 
-    if (find_script("debian-sources.sh", X_OK, &script, err) < 0)
+    if (hutch_rootfs_script_find("debian-sources.sh", X_OK, &script, err) < 0)
         return -1;
     ADD_WORD(&words, script);
     ADD_WORD(&words, suite);
@@ -132,7 +121,7 @@ static int fetch(const struct extend_builder *builder, const struct image_answer
 
     if (find_sources(builder, image->suite, err) < 0 || give_environment(builder, err) < 0 ||
         hutch_extend_builder_give(builder, "status", image->status, err) < 0 ||
-        find_script("extend_apt_fetch.sh", R_OK, &script, err) < 0)
+        hutch_rootfs_script_find("extend_apt_fetch.sh", R_OK, &script, err) < 0)
         return -1;
     hutch_extend_builder_begin(builder, NULL, true, &words);
     if (config)
@@ -156,7 +145,8 @@ static int install(struct extend_builder *builder, const char *image_hex, const 
     for (size_t i = 0; i < ARRAY_SIZE(secret); i++)
         if (unlinkat(builder->in_fd, secret[i], 0) < 0)
             return hutch_err_set(err, errno, "take away '%s'", secret[i]);
-    if (hutch_extend_builder_keep_changes(builder, err) < 0 || find_script("dpkg.cfg", R_OK, &config, err) < 0)
+    if (hutch_extend_builder_keep_changes(builder, err) < 0 ||
+        hutch_rootfs_script_find("dpkg.cfg", R_OK, &config, err) < 0)
         return -1;
     hutch_extend_builder_begin(builder, image_hex, false, &words);
     hutch_extend_builder_show(&words, config, "/mnt/builder", "/dpkg.cfg");

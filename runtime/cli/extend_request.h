@@ -42,11 +42,11 @@ void hutch_extend_request_done(struct extend_request *request);
 /* Where the packages come from. */
 int hutch_extend_request_set_sources(struct extend_request *request, const struct extend_sources *sources,
                                      struct hutch_err *err);
-/* A wheel (its name ends in .whl), a requirements file (in .txt), or requirements with commas between them; behind a '='
- * one requirement, whatever it looks like. */
+/* A wheel (its name ends in .whl), a requirements file (in .txt), or requirements with commas between them; behind a
+ * '=' one requirement, whatever it looks like. */
 int hutch_extend_request_add_pip(struct extend_request *request, const char *what, struct hutch_err *err);
 
-/* Packages of Node with commas between them, a package.json, or the directory that has it, of which there may be one. */
+/* Packages of Node with commas between them, or a package.json, or the directory that has it: one of these two. */
 int hutch_extend_request_add_npm_words(struct extend_request *request, const char *what, struct hutch_err *err);
 int hutch_extend_request_add_npm(struct extend_request *request, const struct npm_packages *packages,
                                  struct hutch_err *err);

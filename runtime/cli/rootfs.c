@@ -334,7 +334,8 @@ static int read_request(const struct rootfs_opts *opts, struct extend_request *r
             return hutch_err_wrap(err, "option '--apt'");
     if (kinds > 1)
         return hutch_err_set(err, 0, "options '%s' and '%s' are for two layers, as one tool makes one: extend the "
-                                     "extended image with the other", opts->pip.n > 0 ? "--pip" : "--npm", opts->apt.n > 0 ? "--apt" : "--npm");
+                                     "extended image with the other", opts->pip.n > 0 ? "--pip" : "--npm",
+                             opts->apt.n > 0 ? "--apt" : "--npm");
     if (hutch_extend_request_set_sources(ret, &sources, err) < 0)
         return -1;
     if (hutch_extend_request_is_empty(ret))

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-int hutch_rootfs_script_find(const char *name, int mode, char **ret, struct hutch_err *err)
+static int find(const char *name, int mode, char **ret, struct hutch_err *err)
 {
     const char *given = getenv("HUTCH_ROOTFS_DIR");
     char own[PATH_MAX], installed[64], built[64];
@@ -39,4 +39,15 @@ int hutch_rootfs_script_find(const char *name, int mode, char **ret, struct hutc
                          "find %s: neither '%s/%s' nor '%s/%s' is there and came with hutch, by its owner and "
                          "mode (HUTCH_ROOTFS_DIR can name its directory)",
                          name, own, below[0], own, below[1]);
+}
+
+int hutch_rootfs_script_find(const char *name, int mode, char **ret, struct hutch_err *err)
+{
+    auto_free char *found = NULL;
+
+    *ret = NULL;
+    if (find(name, mode, &found, err) < 0)
+        return -1;
+    *ret = realpath(found, NULL);
+    return *ret ? 0 : hutch_err_set(err, errno, "look at '%s'", found);
 }

@@ -83,8 +83,8 @@ static int check_neighbours(int dirfd, const char *dir, struct hutch_err *err)
 
     for (size_t i = 0; i < ARRAY_SIZE(others); i++)
         if (faccessat(dirfd, others[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            return hutch_err_set(err, 0, "'%s' has a %s, which npm does not obey: install its node_modules there by the "
-                                         "tool that has written it, and show the directory by --project", dir,
+            return hutch_err_set(err, 0, "'%s' has a %s, which npm does not obey: install its node_modules there by "
+                                         "the tool that has written it, and show the directory by --project", dir,
                                  others[i]);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (faccessat(dirfd, names[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)

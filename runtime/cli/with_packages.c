@@ -26,8 +26,8 @@ static int add_all(const struct script_wants *wants, struct extend_request *requ
         return 0;
     if (!hutch_extend_request_is_empty(request))
         return hutch_err_set(err, 0, "option '--with' is for Python, and the program's package.json wants packages of "
-                                     "Node: hutch rootfs extend IMAGE --npm DIR --as NAME makes an image of those, and --image NAME "
-                                     "takes it");
+                                     "Node: hutch rootfs extend IMAGE --npm DIR --as NAME makes an image of those, and "
+                                     "--image NAME takes it");
     return hutch_extend_request_add_npm(request, &wants->npm, err);
 }
 
