@@ -35,8 +35,9 @@ PIP_WHEEL = "/mnt/pip/pip.whl"
 LAYERS = "/mnt/layers"
 # argv: a directory or a wheel that has pip, or nothing; "build" or "wheels"; the directories of packages in the layers,
 # with ":" between them, the topmost first; those of the image; pip's own words. Of what is in the layers the metadata
-# is found, and nothing can be imported. --only-binary does not count for what is named by a URL, a package's own dependency
-# too, so what would be built is refused where it would be. What the image has is not taken away: a layer lies over it.
+# is found, and nothing can be imported. --only-binary does not count for what is named by a URL, a package's own
+# dependency too, so what would be built is refused where it would be. What the image has is not taken away: a layer
+# lies over it.
 PIP = """
 import sys
 place, what, layers, packages = sys.argv[1:5]
