@@ -11,6 +11,7 @@ import pytest
 
 import debs
 import support
+import wheels
 from layers import NO_BUILDER, SECONDS, environment, extend, hutch, listed, refused, run
 
 IMAGE = "minimal"
@@ -85,7 +86,7 @@ def test_scripts_run(home, sources, first, archive):
         assert run(home, "more", PEEK, *words) == expected
     (layer,) = listed(home, "more")["layers"]
     assert layer["kind"] == "apt" and layer["tool"].startswith("apt ") and layer["language"].startswith("debian ")
-    assert layer["packages"] == [{"name": name, "version": "1.0", "sha256": debs.wheels.digest("%s/%s_1.0_all.deb" % (archive.folder, name)),
+    assert layer["packages"] == [{"name": name, "version": "1.0", "sha256": wheels.digest("%s/%s_1.0_all.deb" % (archive.folder, name)),
                                   "file": name + "_1.0_all.deb"} for name in ("first", "second")]
     code = "import os; print(*(os.path.exists(p) for p in ('/usr/include/first.h', '/usr/share/doc/first/manual')))"
     assert run(home, "more", code) == "True False\n", "headers are wanted, documents are not"
@@ -131,6 +132,26 @@ def test_a_layer_over_a_layer(home, sources, archive):
     assert run(home, "l2", code) == "/usr/share/one/version True\n"
     digest = extend(home, "--apt", "one", image="l2", env=sources)
     assert listed(home, digest)["layers"][2]["packages"] == []
+
+
+def test_packages_of_python_over_debians(home, sources, archive, tmp_path):
+    """pip is executed on Debian's layers and without its own, also where the image of those alone is not there any more."""
+    debs.package(archive.folder, "tool", files={"usr/lib/python3/dist-packages/tool.py": "x = 1\n"})
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for name, requires in (("nicate", ()), ("frob", ["nicate"]), ("third", ["frob"])):
+        wheels.wheel(folder, name, "1.0", {name + ".py": "", "_manylinux.py": "raise SystemExit('a package ran')\n"}, requires=requires)
+    extend(home, "--apt", "tool", "--as", "l1", image=IMAGE, env=sources)
+    extend(home, "--pip", "nicate", "--wheels", str(folder), "--as", "l2", image="l1")
+    extend(home, "--pip", "frob", "--wheels", str(folder), "--as", "l3", image="l2")
+    assert hutch(home, "rootfs", "remove", "l1").returncode == hutch(home, "rootfs", "prune").returncode == 0
+    extend(home, "--pip", "third", "--wheels", str(folder), "--as", "l4", image="l3")
+    layers = listed(home, "l4")["layers"]
+    assert [[package["name"] for package in layer["packages"]] for layer in layers] == [["tool"], ["nicate"], ["frob"], ["third"]]
+    extend(home, "--apt", "tool", "--as", "l5", image="l4", env=sources)
+    for words in ([], ["--warm"]):
+        assert run(home, "l5", "import tool, nicate, frob, third; print(tool.x)", *words) == "1\n"
+    assert hutch(home, "rootfs", "prune").returncode == 0 and hutch(home, "rootfs", "verify").returncode == 0
 
 
 @pytest.mark.parametrize("words, says", [
