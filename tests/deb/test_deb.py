@@ -81,6 +81,13 @@ def test_it_is_told_of(tree):
     assert "hutch run" in tree.user("hutch completion bash; hutch run --help").stdout
 
 
+def test_apparmor_reads_the_profile():
+    """AppArmor 4, which Debian 13 has; without a kernel that has it, so that it is read and not loaded."""
+    with debian_tree.Tree("trixie", ["apparmor"]) as made:
+        shutil.copy(os.path.join(TREE, "debian/apparmor/hutch"), made.at("/home/user/profile"))
+        made.root("apparmor_parser --skip-kernel-load --skip-cache --stdout /home/user/profile >/home/user/binary && test -s /home/user/binary")
+
+
 def test_it_goes_without_a_trace(tree):
     """Last: what is left is the user's own. apt keeps what another package recommends or suggests, as libc6 does a library of ours."""
     tree.root("apt-get -qy purge %s && apt-get -qy -o APT::AutoRemove::RecommendsImportant=false -o APT::AutoRemove::SuggestsImportant=false "
