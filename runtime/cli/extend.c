@@ -168,7 +168,7 @@ static char *describe_request(const struct extend_request *request)
         cJSON_AddNullToObject(json, "trusted");
     if (hutch_extend_request_needs_network(request))
         add_environment(json);
-    cJSON_AddBoolToObject(json, "wheels", request->wheels != NULL);
+    cJSON_AddBoolToObject(json, "wheels", request->wheel_dir != NULL);
     cJSON_AddBoolToObject(json, "build", request->allow_build);
     text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
@@ -186,8 +186,8 @@ static void make_words(struct words *words, const struct extend_builder *builder
     ADD_WORD(words, "PYTHONHASHSEED=0");
     if (authorities)
         hutch_extend_builder_show(words, authorities, "/mnt/authorities", "/all.pem");
-    if (request->npm)
-        hutch_extend_builder_show(words, request->npm, "/mnt/npm", "");
+    if (request->npm_dir)
+        hutch_extend_builder_show(words, request->npm_dir, "/mnt/npm", "");
     else if (is_npm) {
         ADD_WORD(words, "-v");
         ADD_WORD(words, builder->directory, "/in:/mnt/npm:ro");
@@ -195,10 +195,11 @@ static void make_words(struct words *words, const struct extend_builder *builder
         add_pip(words);
         add_layers(words, ground);
     }
-    if (request->wheels)
-        hutch_extend_builder_show(words, request->wheels, "/mnt/wheels", "");
-    for (size_t i = 0; i < request->files.n; i++)
-        hutch_extend_builder_show(words, request->files.texts[i], "/mnt/files", strrchr(request->files.texts[i], '/'));
+    if (request->wheel_dir)
+        hutch_extend_builder_show(words, request->wheel_dir, "/mnt/wheels", "");
+    for (size_t i = 0; i < request->wheel_files.n; i++)
+        hutch_extend_builder_show(words, request->wheel_files.texts[i], "/mnt/files",
+                                  strrchr(request->wheel_files.texts[i], '/'));
     hutch_extend_builder_show(words, script, "/mnt/builder", strrchr(script, '/'));
     ADD_WORD(words, "--entrypoint");
     ADD_WORD(words, is_npm ? "node" : "python3");
@@ -222,9 +223,9 @@ static int write_requirements(const struct extend_request *request, int dirfd, s
         hutch_text_add_string(&t, request->pip.texts[i]);
         hutch_text_add_string(&t, "\n");
     }
-    for (size_t i = 0; i < request->files.n; i++) {
+    for (size_t i = 0; i < request->wheel_files.n; i++) {
         hutch_text_add_string(&t, "/mnt/files");
-        hutch_text_add_string(&t, strrchr(request->files.texts[i], '/'));
+        hutch_text_add_string(&t, strrchr(request->wheel_files.texts[i], '/'));
         hutch_text_add_string(&t, "\n");
     }
     text = hutch_text_take(&t, NULL);
@@ -238,9 +239,9 @@ static int write_manifest(const struct extend_request *request, int dirfd, struc
 {
     auto_free char *text = NULL;
 
-    if (request->packages.n == 0)
+    if (request->npm.n == 0)
         return 0;
-    text = hutch_npm_packages_print_manifest(&request->packages, err);
+    text = hutch_npm_packages_print_manifest(&request->npm, err);
     return text ? hutch_fd_write_new(dirfd, "package.json", text, 0644, err) : -1;
 }
 

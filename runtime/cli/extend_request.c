@@ -18,25 +18,25 @@
 void hutch_extend_request_done(struct extend_request *request)
 {
     hutch_requirement_list_done(&request->pip);
-    hutch_requirement_list_done(&request->files);
-    hutch_npm_packages_done(&request->packages);
+    hutch_requirement_list_done(&request->wheel_files);
+    hutch_npm_packages_done(&request->npm);
     hutch_debian_packages_done(&request->apt);
-    free(request->sources);
+    free(request->apt_sources);
     free(request->index);
     free(request->trusted);
-    free(request->wheels);
-    free(request->npm);
+    free(request->wheel_dir);
+    free(request->npm_dir);
     *request = (struct extend_request)EXTEND_REQUEST_INIT;
 }
 
 bool hutch_extend_request_is_empty(const struct extend_request *request)
 {
-    return request->pip.n == 0 && request->files.n == 0 && hutch_extend_request_kind(request) == EXTEND_PIP;
+    return request->pip.n == 0 && request->wheel_files.n == 0 && hutch_extend_request_kind(request) == EXTEND_PIP;
 }
 
 enum extend_kind hutch_extend_request_kind(const struct extend_request *request)
 {
-    return request->apt.n > 0 ? EXTEND_APT : request->npm || request->packages.n > 0 ? EXTEND_NPM : EXTEND_PIP;
+    return request->apt.n > 0 ? EXTEND_APT : request->npm_dir || request->npm.n > 0 ? EXTEND_NPM : EXTEND_PIP;
 }
 
 bool hutch_extend_request_needs_network(const struct extend_request *request)
@@ -186,12 +186,12 @@ static int set_wheels(struct extend_request *request, const char *dir, struct hu
 {
     struct stat st;
 
-    request->wheels = realpath(dir, NULL);
-    if (!request->wheels || stat(request->wheels, &st) < 0)
+    request->wheel_dir = realpath(dir, NULL);
+    if (!request->wheel_dir || stat(request->wheel_dir, &st) < 0)
         return hutch_err_set(err, errno, "option '--wheels': look at '%s'", dir);
     if (!S_ISDIR(st.st_mode))
         return hutch_err_set(err, ENOTDIR, "option '--wheels': '%s'", dir);
-    if (strstr(request->wheels, ":/") || has_control(request->wheels))
+    if (strstr(request->wheel_dir, ":/") || has_control(request->wheel_dir))
         return hutch_err_set(err, 0, "option '--wheels': the path '%.200s' has ':/' or a control character in it, "
                                      "which no volume may have", dir);
     return 0;
@@ -222,8 +222,8 @@ int hutch_extend_request_add_npm_words(struct extend_request *request, const cha
     char *slash;
 
     if (is_npm_package(path))
-        return hutch_npm_packages_add(&request->packages, path, err) < 0 ? hutch_err_wrap(err, "option '--npm'") : 0;
-    if (request->npm)
+        return hutch_npm_packages_add(&request->npm, path, err) < 0 ? hutch_err_wrap(err, "option '--npm'") : 0;
+    if (request->npm_dir)
         return hutch_err_set(err, 0, "option '--npm': one package.json makes a layer, and '%s' is another one", path);
     if (!real || stat(real, &st) < 0)
         return hutch_err_set(err, errno, "option '--npm': look at '%s'", path);
@@ -241,7 +241,7 @@ int hutch_extend_request_add_npm_words(struct extend_request *request, const cha
     }
     if (stat(file, &st) < 0)
         return hutch_err_set(err, errno, "option '--npm': look at '%s'", file);
-    request->npm = real;
+    request->npm_dir = real;
     real = NULL;
     return 0;
 }
@@ -261,8 +261,8 @@ static int set_apt(struct extend_request *request, const struct extend_sources *
                              other);
     if (!given || !given[0])
         return 0;
-    request->sources = realpath(given, NULL);
-    return request->sources ? 0 : hutch_err_set(err, errno, "HUTCH_APT_SOURCES: look at '%.200s'", given);
+    request->apt_sources = realpath(given, NULL);
+    return request->apt_sources ? 0 : hutch_err_set(err, errno, "HUTCH_APT_SOURCES: look at '%.200s'", given);
 }
 
 int hutch_extend_request_set_sources(struct extend_request *request, const struct extend_sources *sources,
@@ -276,7 +276,7 @@ int hutch_extend_request_set_sources(struct extend_request *request, const struc
     request->allow_build = sources->allow_build;
     if (sources->wheels && set_wheels(request, sources->wheels, err) < 0)
         return -1;
-    if (sources->is_npm && !request->npm && !sources->index && sources->wheels)
+    if (sources->is_npm && !request->npm_dir && !sources->index && sources->wheels)
         return hutch_err_set(err, 0, "option '--wheels' is for packages of Python; those of Node come from a registry "
                                      "(--index URL), or from archives (.tgz) beside a package.json");
     if (sources->index && strcmp(sources->index, "none") != 0)
@@ -306,13 +306,13 @@ static int add_wheel(struct extend_request *request, const char *path, struct hu
         return hutch_err_set(err, 0, "the wheel '%s' is no file", path);
     if (!ends_in(real, ".whl") || strpbrk(strrchr(real, '/'), " \t\"'#\\:") || strstr(real, ":/") || has_control(real))
         return hutch_err_set(err, 0, "the wheel '%s' has a name that no wheel has", path);
-    if (request->files.n == REQUIREMENT_MAX)
+    if (request->wheel_files.n == REQUIREMENT_MAX)
         return hutch_err_set(err, 0, "more than %d wheels", REQUIREMENT_MAX);
-    bigger = reallocarray(request->files.texts, request->files.n + 1, sizeof(*bigger));
+    bigger = reallocarray(request->wheel_files.texts, request->wheel_files.n + 1, sizeof(*bigger));
     if (!bigger)
         return hutch_err_set(err, ENOMEM, "list the wheels");
-    request->files.texts = bigger;
-    bigger[request->files.n++] = real;
+    request->wheel_files.texts = bigger;
+    bigger[request->wheel_files.n++] = real;
     real = NULL;
     return 0;
 }
@@ -350,7 +350,7 @@ int hutch_extend_request_add_npm(struct extend_request *request, const struct np
 {
     auto_free char *words = hutch_npm_packages_print(packages, err);
 
-    return words ? hutch_npm_packages_add(&request->packages, words, err) : -1;
+    return words ? hutch_npm_packages_add(&request->npm, words, err) : -1;
 }
 
 /* --- as a text -------------------------------------------------------------------------------------------------- */
@@ -426,20 +426,20 @@ char *hutch_extend_request_print(const struct extend_request *request, const cha
     add_line(&t, "build ", request->allow_build ? "yes" : "no");
     for (size_t i = 0; i < request->pip.n; i++)
         add_line(&t, "pip ", request->pip.texts[i]);
-    for (size_t i = 0; rc == 0 && i < request->files.n; i++)
-        rc = add_stat(&t, "wheel ", AT_FDCWD, request->files.texts[i], err);
-    if (rc == 0 && request->wheels)
-        rc = add_directory(&t, request->wheels, err);
-    for (size_t i = 0; i < request->packages.n; i++) {
-        add_line(&t, "npm-package ", request->packages.items[i].name);
-        add_line(&t, "range ", request->packages.items[i].range);
+    for (size_t i = 0; rc == 0 && i < request->wheel_files.n; i++)
+        rc = add_stat(&t, "wheel ", AT_FDCWD, request->wheel_files.texts[i], err);
+    if (rc == 0 && request->wheel_dir)
+        rc = add_directory(&t, request->wheel_dir, err);
+    for (size_t i = 0; i < request->npm.n; i++) {
+        add_line(&t, "npm-package ", request->npm.items[i].name);
+        add_line(&t, "range ", request->npm.items[i].range);
     }
-    if (rc == 0 && request->npm)
-        rc = add_npm(&t, request->npm, err);
+    if (rc == 0 && request->npm_dir)
+        rc = add_npm(&t, request->npm_dir, err);
     for (size_t i = 0; i < request->apt.n; i++)
         add_line(&t, "apt ", request->apt.texts[i]);
-    if (rc == 0 && request->sources)
-        rc = add_stat(&t, "sources ", AT_FDCWD, request->sources, err);
+    if (rc == 0 && request->apt_sources)
+        rc = add_stat(&t, "sources ", AT_FDCWD, request->apt_sources, err);
     text = rc == 0 ? hutch_text_take(&t, NULL) : NULL;
     if (rc < 0)
         hutch_text_done(&t);

@@ -25,14 +25,14 @@ struct extend_sources {
 
 struct extend_request {
     struct requirement_list pip;
-    struct requirement_list files; /* real paths of wheels; the list's rules are those of texts */
-    char *index;                   /* owned; NULL: pip's own, "": none */
-    char *trusted;                 /* owned; a host without TLS, or NULL */
-    char *wheels;                  /* owned; real path, or NULL */
-    struct npm_packages packages;
-    char *npm;                     /* owned; real path of the directory of package.json, or NULL */
+    struct requirement_list wheel_files; /* real paths; the list's rules are those of texts */
+    struct npm_packages npm;
     struct debian_packages apt;
-    char *sources;                 /* owned; real path of a file with apt's sources, or NULL: what the host's apt has */
+    char *index;       /* owned; NULL: the tool's own, "": none */
+    char *trusted;     /* owned; a host without TLS, or NULL */
+    char *wheel_dir;   /* owned; real path, or NULL */
+    char *npm_dir;     /* owned; real path of the directory of a package.json, or NULL */
+    char *apt_sources; /* owned; real path of a file with apt's sources, or NULL: what the host's apt has */
     bool allow_build;
 };
 #define EXTEND_REQUEST_INIT { .index = NULL }

@@ -327,7 +327,7 @@ static int read_request(const struct rootfs_opts *opts, struct extend_request *r
     for (size_t i = 0; i < opts->npm.n; i++)
         if (hutch_extend_request_add_npm_words(ret, opts->npm.values[i], err) < 0)
             return -1;
-    if (ret->npm && ret->packages.n > 0)
+    if (ret->npm_dir && ret->npm.n > 0)
         return hutch_err_set(err, 0, "option '--npm': a layer has what a package.json says, or packages by name");
     for (size_t i = 0; i < opts->apt.n; i++)
         if (hutch_extend_request_add_apt(ret, opts->apt.values[i], err) < 0)

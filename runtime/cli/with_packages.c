@@ -56,10 +56,10 @@ static int find(const struct extend_request *request, const char *home, const ch
 static int make(const struct run_opts *opts, const struct extend_request *request, const char *image,
                 struct hutch_err *err)
 {
-    auto_free char *npm = request->packages.n ? hutch_npm_packages_print(&request->packages, err) : NULL;
+    auto_free char *npm = request->npm.n ? hutch_npm_packages_print(&request->npm, err) : NULL;
     auto_words words = WORDS_INIT;
 
-    if (request->packages.n && !npm)
+    if (request->npm.n && !npm)
         return -1;
     ADD_WORD(&words, "hutch-rootfs");
     ADD_WORD(&words, "extend");
@@ -70,9 +70,9 @@ static int make(const struct run_opts *opts, const struct extend_request *reques
         ADD_WORD(&words, "--pip");
         ADD_WORD(&words, "=", request->pip.texts[i]);
     }
-    for (size_t i = 0; i < request->files.n; i++) {
+    for (size_t i = 0; i < request->wheel_files.n; i++) {
         ADD_WORD(&words, "--pip");
-        ADD_WORD(&words, request->files.texts[i]);
+        ADD_WORD(&words, request->wheel_files.texts[i]);
     }
     if (npm) {
         ADD_WORD(&words, "--npm");
