@@ -569,19 +569,15 @@ static int attach_layers(const struct sandbox_spec *spec, const struct mount_sou
     return n;
 }
 
-/* The directory that gets the changes of the root, attached; it stays the sources'. -1: there is none, and with @err
- * set there was to be one. */
-static int attach_changes(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err)
+/* Attaches the directory that gets the changes of the root. *@ret_fd stays the sources'; -1: there is none. */
+static int attach_changes(const struct sandbox_spec *spec, const struct mount_sources *sources, int *ret_fd,
+                          struct hutch_err *err)
 {
     const struct sandbox_mount *m = hutch_spec_find_changes(spec);
-    int fd = m ? source_of(spec, sources, (size_t)(m - spec->mounts)) : -1;
 
-    err->msg[0] = '\0';
-    if (fd >= 0 && attach_root(fd, err) < 0) {
-        hutch_err_wrap(err, "use '%s' for the changes of the root", m->source);
-        return -1;
-    }
-    return fd;
+    *ret_fd = m ? source_of(spec, sources, (size_t)(m - spec->mounts)) : -1;
+    return m && attach_root(*ret_fd, err) < 0
+               ? hutch_err_wrap(err, "use '%s' for the changes of the root", m->source) : 0;
 }
 
 /* What it takes an overlay for. */
@@ -618,8 +614,7 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
     n_layers = attach_layers(spec, sources, are_given, dirs + 1, err);
     if (n_layers < 0)
         return -1;
-    changes = attach_changes(spec, sources, err);
-    if (changes < 0 && err->msg[0])
+    if (attach_changes(spec, sources, &changes, err) < 0)
         return -1;
     dirs[0] = skeleton;
     dirs[n_layers + 1] = image;
