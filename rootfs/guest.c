@@ -24,9 +24,10 @@ EMBED(guest_python_sitecustomize, "rootfs/python/sitecustomize.py");
 EMBED(guest_python_report, "rootfs/python/hutch_report.py");
 /* The Python files of the zygote, rootfs/python/zygote/NAME.py. */
 #define ZYGOTE_FILES(X)                                                                             \
-    X(main) X(preload) X(first_use) X(immortal) X(environment) X(renew) X(worker) X(calls) X(cells) X(channel)  \
-    X(contexts) X(drawing) X(figures) X(frames) X(functions) X(kernel) X(uncopied) X(files) X(park) \
-    X(pools) X(questions) X(rehearsal) X(shell) X(tracebacks) X(values) X(widgets)
+    X(main) X(preload) X(first_use) X(immortal) X(environment) X(renew) X(worker) X(calls) X(cells) \
+    X(channel) X(contexts) X(drawing) X(figures) X(frames) X(functions) X(kernel) X(uncopied)       \
+    X(files) X(park) X(pools) X(questions) X(rehearsal) X(seal) X(shell) X(tracebacks) X(values)    \
+    X(widgets)
 #define EMBED_ZYGOTE_FILE(name) EMBED(guest_zygote_##name, "rootfs/python/zygote/" #name ".py");
 ZYGOTE_FILES(EMBED_ZYGOTE_FILE)
 EMBED(guest_zygote_helper, HUTCH_HELPER_SO);

@@ -16,6 +16,7 @@ import functions
 import immortal
 import rehearsal
 import renew
+import seal
 import shell
 
 SEPARATOR = "---"
@@ -165,5 +166,6 @@ def load(order):
         fault = fault or what_forbids_to_fork()
     except OSError as error:
         fault = "look for threads and open files in /proc: %s" % error
+    seal.fill()
     immortal.freeze()
     return shortened((["error: " + fault] if fault else []) + missing)

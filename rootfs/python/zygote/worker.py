@@ -9,6 +9,7 @@ import first_use
 import hutch_report
 import immortal
 import rehearsal
+import seal
 
 SOCKET = 3
 
@@ -46,6 +47,7 @@ def use_libraries_again():
     first_use.again()
     rehearsal.in_zygote()
     gc.collect()
+    seal.fill()
     immortal.freeze()
     return environment.current()
 

@@ -389,8 +389,13 @@ def test_await(interpreter):
 
 
 def test_tasks_go_on_between_cells(interpreter):
-    interpreter.run("import asyncio\nasync def later():\n    await asyncio.sleep(0.02)\n    found.append(1)\nfound = []\ntask = asyncio.create_task(later())")
-    time.sleep(0.1)
+    """Seen by a file, as a cell would have the loop go on by itself."""
+    interpreter.run("import asyncio\nasync def later():\n    await asyncio.sleep(0.02)\n    found.append(1)\n    open('/tmp/went-on', 'w').close()\n"
+                    "found = []\ntask = asyncio.create_task(later())")
+    until = time.monotonic() + 10
+    while not os.path.exists("/tmp/went-on") and time.monotonic() < until:
+        time.sleep(0.01)
+    assert os.path.exists("/tmp/went-on")
     equal(interpreter.value("found"), "[1]")
 
 
