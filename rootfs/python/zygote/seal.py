@@ -1,9 +1,9 @@
 # A worker's first objects are in pages of its own. Python's allocator gives out the free blocks of pools that are in use
-# before it begins a new pool; in a worker those pools are the zygote's, and every page of them that is written to is copied.
-# So the zygote fills such blocks itself, before its memory is frozen, with objects that stay.
+# before it begins a new pool; in a worker those pools are the zygote's, and every page of them that is written to is
+# copied. So the zygote fills such blocks itself, before its memory is frozen, with objects that stay.
 #
-# sys._debugmallocstats() says how many there are, in lines "class size pools used free". Where Python has another allocator
-# no line is one, and nothing is filled.
+# sys._debugmallocstats() says how many there are, in lines "class size pools used free". Where Python has another
+# allocator no line is one, and nothing is filled.
 import os
 import sys
 
@@ -12,8 +12,8 @@ held = []
 
 
 def read_statistics():
-    """What Python prints of its allocator, to standard error and nowhere else. A pipe has room for all of it, and what it
-    had none for would be left out."""
+    """What Python prints of its allocator, to standard error and nowhere else. A pipe has room for all of it, and what
+    it had none for would be left out."""
     (source, sink), own = os.pipe(), os.dup(2)
     try:
         os.set_blocking(sink, False)
