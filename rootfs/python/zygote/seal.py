@@ -1,6 +1,6 @@
-# A worker's first objects are in pages of its own. Python's allocator gives out the free blocks of pools that are in
-# use before it begins a new pool; in a worker those pools are the zygote's, and every page of them that is written to is
-# copied. So the zygote fills such blocks itself, before its memory is frozen, with objects that stay.
+# A worker's first objects are in pages of its own. Python's allocator gives out the free blocks of pools in use before
+# it begins a new pool; in a worker those pools are the zygote's, and every page of them that is written to is copied.
+# So the zygote fills such blocks itself, before its memory is frozen, with objects that stay.
 #
 # sys._debugmallocstats() says how many there are, in lines "class size pools used free". Where Python has another
 # allocator no line is one, and nothing is filled.
