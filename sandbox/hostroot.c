@@ -52,7 +52,7 @@ static int open_directory(const char *host, int empty, int *ret_fd, int *ret_ove
     if (dir < 0)
         return hutch_err_set(err, errno, "open '%s'", host);
     if (empty >= 0) {
-        if (hutch_overlay_make((const int[]){ empty, dir }, 2, ret_fd, &why) == 0)
+        if (hutch_overlay_make((const int[]){ empty, dir }, 2, -1, ret_fd, &why) == 0)
             return 0;
         hutch_log_debug("mounts: the inodes of '%s' are shared: %s", host, why.msg);
         *ret_overlay_errnum = why.errnum;

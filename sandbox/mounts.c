@@ -621,9 +621,7 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
     if (lacks_any || n_layers > 0 || changes >= 0 || need != NEED_OFF) {
         if (checked < 0)
             *err = why;
-        if (checked == 0 &&
-            (changes >= 0 ? hutch_overlay_make_writable(dirs, (size_t)n_layers + 2, changes, &overlay, err)
-                          : hutch_overlay_make(dirs, (size_t)n_layers + 2, &overlay, err)) == 0) {
+        if (checked == 0 && hutch_overlay_make(dirs, (size_t)n_layers + 2, changes, &overlay, err) == 0) {
             *ret_root = hutch_fd_take(&overlay);
             return attach_root(*ret_root, err);
         }

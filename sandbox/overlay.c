@@ -31,41 +31,38 @@ static int set_lower(int fs, const int *dirs, size_t n)
     return fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower, 0);
 }
 
-static int make_mount(int fs, __u64 attributes, int *ret_fd, struct hutch_err *err)
+/* Of a directory for changes: where they go, and where the kernel prepares them. */
+static int set_upper(int fs, int changes, struct hutch_err *err)
 {
-    auto_fd fd = -1;
-
-    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return hutch_err_set(err, errno, "create an overlay%s",
-                             errno == EINVAL ? " (is something mounted below the tree?)" : "");
-    fd = fsmount(fs, FSMOUNT_CLOEXEC, attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (fd < 0)
-        return hutch_err_set(err, errno, "make a mount of an overlay");
-    *ret_fd = hutch_fd_take(&fd);
-    return 0;
-}
-
-int hutch_overlay_make(const int *dirs, size_t n, int *ret_fd, struct hutch_err *err)
-{
-    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
-
-    if (fs < 0 || set_lower(fs, dirs, n) < 0)
-        return hutch_err_set(err, errno, "create an overlay of %zu directories", n);
-    return make_mount(fs, MOUNT_ATTR_RDONLY, ret_fd, err);
-}
-
-int hutch_overlay_make_writable(const int *dirs, size_t n, int changes, int *ret_fd, struct hutch_err *err)
-{
-    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
     auto_fd upper = openat(changes, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     auto_fd work = openat(changes, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (upper < 0 || work < 0)
         return hutch_err_set(err, errno, "open 'upper' and 'work' of the directory for changes");
-    if (fs < 0 || set_lower(fs, dirs, n) < 0 || set_directory(fs, "upperdir", upper) < 0 ||
-        set_directory(fs, "workdir", work) < 0 || fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)
+    if (set_directory(fs, "upperdir", upper) < 0 || set_directory(fs, "workdir", work) < 0 ||
+        fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)
         return hutch_err_set(err, errno, "create an overlay that can be written");
-    return make_mount(fs, 0, ret_fd, err);
+    return 0;
+}
+
+int hutch_overlay_make(const int *dirs, size_t n, int changes, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
+    auto_fd fd = -1;
+
+    if (fs < 0 || set_lower(fs, dirs, n) < 0)
+        return hutch_err_set(err, errno, "create an overlay of %zu directories", n);
+    if (changes >= 0 && set_upper(fs, changes, err) < 0)
+        return -1;
+    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return hutch_err_set(err, errno, "create an overlay%s",
+                             errno == EINVAL ? " (is something mounted below the tree?)" : "");
+    fd = fsmount(fs, FSMOUNT_CLOEXEC,
+                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (changes < 0 ? MOUNT_ATTR_RDONLY : 0));
+    if (fd < 0)
+        return hutch_err_set(err, errno, "make a mount of an overlay");
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
 }
 
 /* By the first two fields of each line, proc_pid_mountinfo(5): a mount's number, and that of the mount it is on.

@@ -291,38 +291,48 @@ static void add_entry(struct entries *entries, const char *name, size_t number, 
         entries->list[entries->n++] = (struct entry){ nr, name, number, rule };
 }
 
+/* Calls that have one answer, whatever the rules say. */
+struct fixed {
+    const char *const *names; /* NULL, or NULL-terminated */
+    const struct seccomp_rule *rule;
+};
+#define N_FIXED 3
+
+static bool is_fixed(const struct fixed *fixed, const char *name)
+{
+    for (size_t i = 0; i < N_FIXED; i++)
+        if (is_among(fixed[i].names, name))
+            return true;
+    return false;
+}
+
 /* All that there is to add, by number. */
 static int resolve(const struct seccomp_rules *rules, struct entries *entries, struct hutch_err *err)
 {
     static const struct seccomp_rule withhold = { .verdict = SECCOMP_ERRNO, .errnum = ENOSYS };
     static const struct seccomp_rule grant = { .verdict = SECCOMP_ALLOW };
     static const struct seccomp_rule pretend = { .verdict = SECCOMP_ERRNO, .errnum = 0 };
-    const char *const *pretended = rules->seems_root ? roots : NULL;
+    const struct fixed fixed[N_FIXED] = { { rules->withheld, &withhold }, { rules->granted, &grant },
+                                          { rules->seems_root ? roots : NULL, &pretend } };
     size_t n = 0;
 
     for (size_t i = 0; i < rules->n_rules; i++)
         for (char **name = rules->rules[i].names; name && *name; name++)
             n++;
-    for (const char *const *name = rules->withheld; name && *name; name++)
-        n++;
-    for (const char *const *name = rules->granted; name && *name; name++)
-        n++;
-    for (const char *const *name = pretended; name && *name; name++)
-        n++;
+    for (size_t i = 0; i < N_FIXED; i++)
+        for (const char *const *name = fixed[i].names; name && *name; name++)
+            n++;
     entries->default_action = action(rules->default_verdict, rules->default_errnum);
     entries->list = calloc(n + 1, sizeof(*entries->list));
     if (!entries->list)
         return hutch_err_set(err, ENOMEM, "compile %zu seccomp rules", rules->n_rules);
     for (size_t i = 0; i < rules->n_rules; i++)
         for (char **name = rules->rules[i].names; name && *name; name++)
-            if (!is_among(rules->withheld, *name) && !is_among(rules->granted, *name) && !is_among(pretended, *name))
+            if (!is_fixed(fixed, *name))
                 add_entry(entries, *name, i, &rules->rules[i]);
-    for (const char *const *name = rules->withheld; name && *name; name++)
-        add_entry(entries, *name, rules->n_rules, &withhold);
-    for (const char *const *name = rules->granted; name && *name; name++)
-        add_entry(entries, *name, rules->n_rules, &grant);
-    for (const char *const *name = pretended; name && *name; name++)
-        add_entry(entries, *name, rules->n_rules, &pretend);
+    for (size_t i = 0; i < N_FIXED; i++)
+        for (const char *const *name = fixed[i].names; name && *name; name++)
+            add_entry(entries, *name, rules->n_rules, fixed[i].rule);
     qsort(entries->list, entries->n, sizeof(*entries->list), compare_entries);
     return 0;
 }
