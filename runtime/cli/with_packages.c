@@ -121,17 +121,6 @@ static bool has_modules(const char *tree)
     return fd >= 0 && faccessat(fd, "node_modules", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static bool has_language(const char *tree, const char *language)
-{
-    char languages[256];
-
-    hutch_program_list_installed(tree, languages, sizeof(languages));
-    for (char *word = strtok(languages, ", "); word; word = strtok(NULL, ", "))
-        if (strcmp(word, language) == 0)
-            return true;
-    return false;
-}
-
 /* Whether Node's packages are to be laid over @image: without Node the program cannot run at all, which is the run's to
  * say, and an image that has such packages was made for the program. */
 static bool lacks_modules(const char *home, const char *image)
@@ -143,10 +132,10 @@ static bool lacks_modules(const char *home, const char *image)
     if (hutch_stores_find(home, image, &root, &ignored) < 0)
         return false;
     has_any = has_modules(root.path);
-    has_node = has_language(root.path, "js");
+    has_node = hutch_program_is_installed(root.path, "js");
     for (size_t i = 0; i < root.n_layers; i++) {
         has_any = has_any || has_modules(root.layers[i]);
-        has_node = has_node || has_language(root.layers[i], "js");
+        has_node = has_node || hutch_program_is_installed(root.layers[i], "js");
     }
     return has_node && !has_any;
 }

@@ -293,6 +293,11 @@ static bool has_program(int root, const char *name)
     return false;
 }
 
+static bool is_there(int root, const struct interpreter *interpreter)
+{
+    return interpreter->language && !interpreter->starter && has_program(root, interpreter->program);
+}
+
 void hutch_program_list_installed(const char *tree, char *to, size_t room)
 {
     auto_fd root = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -300,6 +305,16 @@ void hutch_program_list_installed(const char *tree, char *to, size_t room)
 
     to[0] = '\0';
     for (size_t i = 0; root >= 0 && i < ARRAY_SIZE(interpreters) && len < room; i++)
-        if (interpreters[i].language && !interpreters[i].starter && has_program(root, interpreters[i].program))
+        if (is_there(root, &interpreters[i]))
             len += (size_t)snprintf(to + len, room - len, "%s%s", len ? ", " : "", interpreters[i].language);
+}
+
+bool hutch_program_is_installed(const char *tree, const char *language)
+{
+    auto_fd root = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    for (size_t i = 0; root >= 0 && i < ARRAY_SIZE(interpreters); i++)
+        if (is_there(root, &interpreters[i]) && strcmp(interpreters[i].language, language) == 0)
+            return true;
+    return false;
 }

@@ -45,6 +45,8 @@ const char *hutch_program_nth_ending(size_t n);
 /* The languages whose interpreter is in the image's tree @tree: "python, sh, perl". Empty when there is none. Without
  * TypeScript: whether the image's node can execute it is known when it does. */
 void hutch_program_list_installed(const char *tree, char *to, size_t room);
+/* Whether @language is among them. */
+bool hutch_program_is_installed(const char *tree, const char *language);
 
 /* The text @data of a program without the byte order mark at its beginning, which is no part of the program; *len is
  * that of the rest. */
