@@ -8,7 +8,7 @@
 set -eu
 exec 9>&1 >&2
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true DPKG_FORCE=unsafe-io,confold
+export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true
 
 work=/mnt/data
 began=$work/began
@@ -89,10 +89,10 @@ done | awk '
 # 3. dpkg. Of what hutch leaves out of its images, headers and libraries to link with are wanted here.
 set -f
 # shellcheck disable=SC2046  # one option a line
-set -- --force-unsafe-io --auto-deconfigure $(grep -E '^path-[a-z]*=/usr/share/(doc|bug|doc-base|gtk-doc|info|lintian|linda|locale|man)/' /mnt/builder/dpkg.cfg | sed 's/^/--/')
+set -- --auto-deconfigure $(grep -E '^path-[a-z]*=/usr/share/(doc|bug|doc-base|gtk-doc|info|lintian|linda|locale|man)/' /mnt/builder/dpkg.cfg | sed 's/^/--/')
 set +f
 run_dpkg() {
-    dpkg "$@" >"$work/log" 2>&1 </dev/null 9>&-
+    dpkg --force-unsafe-io --force-confold "$@" >"$work/log" 2>&1 </dev/null 9>&-
 }
 complain() { # with what the script said before dpkg did
     fail "dpkg: $(awk '/^dpkg: error/ { print said; print; getline; print; found = 1; exit } { said = $0 } END { if (!found) print said }' "$work/log" |
@@ -108,11 +108,11 @@ for _ in 1 2 3 4 5; do
     if run_dpkg "$@" --unpack --recursive "$work/debs"; then
         is_unpacked=yes
     else
-        dpkg --configure --pending >/dev/null 2>&1 </dev/null 9>&- || :
+        dpkg --force-unsafe-io --force-confold --configure --pending >/dev/null 2>&1 </dev/null 9>&- || :
     fi
 done
 [ -n "$is_unpacked" ] || complain
-run_dpkg --force-confold --configure --pending || complain
+run_dpkg --configure --pending || complain
 
 # 4. What the images' own packages would have done: their scripts are not there any more.
 ldconfig || fail "ldconfig failed"

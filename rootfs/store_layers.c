@@ -331,18 +331,34 @@ int hutch_store_set_name(const struct store *store, const char *name, const char
     return hutch_store_write_name(store, name, hex, err);
 }
 
-char *hutch_store_read_layer(const struct store *store, const char *hex)
+static char *read_description(int dirfd, const char *path)
 {
-    char path[32 + DIGEST_HEX], *text = NULL;
+    auto_fd fd = openat(dirfd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct hutch_err ignored;
-    auto_fd fd = -1;
+    char *text = NULL;
     size_t len;
 
+    return fd < 0 || hutch_fd_slurp(fd, STORE_MAX_LOCK, path, &text, &len, &ignored) < 0 ? NULL : text;
+}
+
+char *hutch_store_read_layer(const struct store *store, const char *hex)
+{
+    char path[32 + DIGEST_HEX];
+
     snprintf(path, sizeof(path), "layers/%s/layer.json", hex);
-    fd = openat(store->dirfd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || hutch_fd_slurp(fd, STORE_MAX_LOCK, path, &text, &len, &ignored) < 0)
+    return read_description(store->dirfd, path);
+}
+
+char *hutch_store_read_layer_of(const char *tree)
+{
+    const char *slash = strrchr(tree, '/');
+    auto_free char *path = NULL;
+
+    if (!slash || asprintf(&path, "%.*s/layer.json", (int)(slash - tree), tree) < 0) {
+        path = NULL;
         return NULL;
-    return text;
+    }
+    return read_description(AT_FDCWD, path);
 }
 
 /* --- what is needed still --------------------------------------------------------------------------------------- */

@@ -62,6 +62,8 @@ int hutch_store_set_name(const struct store *store, const char *name, const char
 
 /* The text of a layer's layer.json, which the caller frees; NULL when it cannot be read. */
 char *hutch_store_read_layer(const struct store *store, const char *hex);
+/* The same for a layer of whichever store, by the path of its tree: struct image_root. */
+char *hutch_store_read_layer_of(const char *tree);
 
 /* An image of the store that extends @hex: its first name, or its digest. False: there is none. */
 bool hutch_store_find_extending(const struct store *store, const char *hex, bool only_named, char *ret, size_t size);

@@ -26,6 +26,9 @@
 #define MAX_PACKAGES 10000
 #define MAX_FIELD 200 /* bytes of a package's name, version and file in a lock */
 
+/* As layer.json has them. */
+static const char *const kinds[] = { [EXTEND_PIP] = "pip", [EXTEND_NPM] = "npm", [EXTEND_APT] = "apt" };
+
 static const char wheel_places[] = "/usr/share/python-wheels/pip-*.whl";
 static const char bundled_places[] = "/usr/lib/python3*/ensurepip/_bundled/pip-*.whl";
 
@@ -51,27 +54,14 @@ static void ground_done(struct ground *ground)
     hutch_image_root_done(&ground->image);
 }
 
-/* By the layer.json beside its tree @root, which hutch has written. */
-static bool is_of_system(const char *root)
+/* By what hutch has written of the layer. */
+static bool is_of_system(const char *tree)
 {
-    const char *slash = strrchr(root, '/');
-    auto_free char *path = NULL, *text = NULL;
-    struct hutch_err ignored;
-    auto_fd fd = -1;
-    cJSON *json;
-    size_t len;
-    bool is;
+    auto_free char *text = hutch_store_read_layer_of(tree);
+    cJSON *json = text ? cJSON_Parse(text) : NULL;
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "kind"));
+    const bool is = kind && strcmp(kind, kinds[EXTEND_APT]) == 0;
 
-    if (asprintf(&path, "%.*s/layer.json", (int)(slash - root), root) < 0) {
-        path = NULL;
-        return false;
-    }
-    fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || hutch_fd_slurp(fd, STORE_MAX_LOCK, path, &text, &len, &ignored) < 0)
-        return false;
-    json = cJSON_Parse(text);
-    is = cJSON_IsString(cJSON_GetObjectItemCaseSensitive(json, "kind")) &&
-         strcmp(cJSON_GetObjectItemCaseSensitive(json, "kind")->valuestring, "apt") == 0;
     cJSON_Delete(json);
     return is;
 }
@@ -141,16 +131,13 @@ static int find_authorities(const struct extend_request *request, char **ret, st
     return 0;
 }
 
-/* Proxies may have passwords, as an index may, so they go by a file: everybody on the host sees a command line. */
 static void add_environment(cJSON *json)
 {
-    static const char *const passed[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
-                                          "no_proxy" };
     cJSON *environment = cJSON_AddObjectToObject(json, "environment");
 
-    for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
-        if (getenv(passed[i]))
-            cJSON_AddStringToObject(environment, passed[i], getenv(passed[i]));
+    for (const char *const *name = hutch_extend_proxies; *name; name++)
+        if (getenv(*name))
+            cJSON_AddStringToObject(environment, *name, getenv(*name));
 }
 
 static char *describe_request(const struct extend_request *request)
@@ -213,8 +200,9 @@ static void make_words(struct words *words, const struct extend_builder *builder
 
 /* --- what it is given ------------------------------------------------------------------------------------------- */
 
-static int write_requirements(const struct extend_request *request, int dirfd, struct hutch_err *err)
+static int give_requirements(const struct extend_builder *builder, struct hutch_err *err)
 {
+    const struct extend_request *request = builder->job->request;
     struct text_buffer t = TEXT_BUFFER_INIT;
     auto_free char *text = NULL;
 
@@ -231,18 +219,19 @@ static int write_requirements(const struct extend_request *request, int dirfd, s
     text = hutch_text_take(&t, NULL);
     if (!text)
         return hutch_err_set(err, ENOMEM, "list the requirements");
-    return hutch_fd_write_new(dirfd, "requirements.txt", text, 0644, err);
+    return hutch_extend_builder_give(builder, "requirements.txt", text, err);
 }
 
 /* What the builder takes for the caller's directory, where the packages were named. */
-static int write_manifest(const struct extend_request *request, int dirfd, struct hutch_err *err)
+static int give_manifest(const struct extend_builder *builder, struct hutch_err *err)
 {
+    const struct npm_packages *npm = &builder->job->request->npm;
     auto_free char *text = NULL;
 
-    if (request->npm.n == 0)
+    if (npm->n == 0)
         return 0;
-    text = hutch_npm_packages_print_manifest(&request->npm, err);
-    return text ? hutch_fd_write_new(dirfd, "package.json", text, 0644, err) : -1;
+    text = hutch_npm_packages_print_manifest(npm, err);
+    return text ? hutch_extend_builder_give(builder, "package.json", text, err) : -1;
 }
 
 /* --- its run ---------------------------------------------------------------------------------------------------- */
@@ -259,7 +248,7 @@ static int run_tool(const struct extend_builder *builder, const char *hex, const
 
     if (!about)
         return hutch_err_set(err, ENOMEM, "make a layer");
-    if (write_requirements(request, builder->in_fd, err) < 0 || write_manifest(request, builder->in_fd, err) < 0 ||
+    if (give_requirements(builder, err) < 0 || give_manifest(builder, err) < 0 ||
         hutch_extend_builder_give(builder, "request.json", about, err) < 0 ||
         hutch_rootfs_script_find(name, R_OK, &script, err) < 0 || find_authorities(request, &authorities, err) < 0 ||
         find_ground(builder->job, hex, extension, builder->work, &ground, err) < 0)
@@ -333,7 +322,6 @@ static int make(const struct extend_job *job, const char *hex, struct extension 
 {
     const struct store_unpack limits = { .max_bytes = job->max_bytes, .max_entries = job->max_entries,
                                          .progress = job->progress, .ctx = job->ctx };
-    static const char *const kinds[] = { [EXTEND_PIP] = "pip", [EXTEND_NPM] = "npm", [EXTEND_APT] = "apt" };
     /* Where a language's packages go, and where a system's do. */
     static const char *const languages[] = { "usr", "opt", "node_modules", NULL };
     static const char *const systems[] = { "usr", "opt", "etc", "var", "bin", "sbin", "lib", "lib32", "lib64", "libx32",

@@ -89,21 +89,19 @@ static int find_sources(const struct extend_builder *builder, const char *suite,
     return hutch_extend_builder_run_program(builder, script, words.argv, "in/sources", err);
 }
 
-/* Proxies may have passwords, so they go by a file: everybody on the host sees a command line. A line is one of
- * them. */
+/* A line is one of them. */
 static int give_environment(const struct extend_builder *builder, struct hutch_err *err)
 {
-    static const char *const passed[] = { "http_proxy", "https_proxy", "no_proxy" };
     struct text_buffer t = TEXT_BUFFER_INIT;
     auto_free char *text = NULL;
 
     hutch_text_add_string(&t, "");
-    for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
-        const char *value = getenv(passed[i]);
+    for (const char *const *name = hutch_extend_proxies; *name; name++) {
+        const char *value = getenv(*name);
 
         if (!value || strchr(value, '\n'))
             continue;
-        hutch_text_add_string(&t, passed[i]);
+        hutch_text_add_string(&t, *name);
         hutch_text_add_string(&t, "=");
         hutch_text_add_string(&t, value);
         hutch_text_add_string(&t, "\n");

@@ -6,10 +6,12 @@
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,18 +19,32 @@
 
 #define COUNT_EVERY_MS 500.0
 
+const char *const hutch_extend_proxies[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+                                             "no_proxy", NULL };
+
+/* As a string of JSON; the caller frees it. */
+static char *quote(const char *text)
+{
+    cJSON *json = cJSON_CreateString(text);
+    char *quoted = cJSON_PrintUnformatted(json);
+
+    cJSON_Delete(json);
+    return quoted;
+}
+
 /* What is downloaded lies beside what is installed, so twice the size may be taken while the layer is made. */
 static int write_policy(const struct extend_builder *b, const char *changes, struct hutch_err *err)
 {
     const struct extend_job *job = b->job;
-    auto_free char *text = NULL;
+    auto_free char *text = NULL, *quoted = changes ? quote(changes) : NULL;
 
-    if (asprintf(&text,
-                 "{\"schema\":1,\"extends\":\"default\",\"data_place\":\"disk\"%s%s%s,\"limits\":{\"memory\":\"4G\","
+    if ((changes && !quoted) ||
+        asprintf(&text,
+                 "{\"schema\":1,\"extends\":\"default\",\"data_place\":\"disk\"%s%s,\"limits\":{\"memory\":\"4G\","
                  "\"pids\":256,\"cpus\":null,\"wall\":\"%" PRIu64 "ms\",\"output\":%" PRIu64 ",\"file_size\":%" PRIu64
                  ",\"open_files\":4096,\"data_size\":%" PRIu64 ",\"data_files\":%" PRIu64 "}}",
-                 changes ? ",\"root_changes\":\"" : "", changes ? changes : "", changes ? "\"" : "", job->timeout_ms,
-                 job->max_bytes, job->max_bytes, 2 * job->max_bytes, 2 * job->max_entries) < 0) {
+                 quoted ? ",\"root_changes\":" : "", quoted ? quoted : "", job->timeout_ms, job->max_bytes,
+                 job->max_bytes, 2 * job->max_bytes, 2 * job->max_entries) < 0) {
         text = NULL;
         return hutch_err_set(err, ENOMEM, "write the builder's policy");
     }
@@ -70,15 +86,6 @@ int hutch_extend_builder_give(const struct extend_builder *builder, const char *
     return hutch_fd_write_new(builder->in_fd, name, text, 0644, err);
 }
 
-/* A policy's text is JSON, and a path may have a character that JSON wants written otherwise. */
-static bool is_plain(const char *path)
-{
-    for (; *path; path++)
-        if ((unsigned char)*path < ' ' || *path == '"' || *path == '\\')
-            return false;
-    return true;
-}
-
 int hutch_extend_builder_keep_changes(struct extend_builder *builder, struct hutch_err *err)
 {
     auto_free char *path = NULL;
@@ -87,9 +94,6 @@ int hutch_extend_builder_keep_changes(struct extend_builder *builder, struct hut
         path = NULL;
         return hutch_err_set(err, ENOMEM, "make a layer");
     }
-    if (!is_plain(path))
-        return hutch_err_set(err, 0, "the path of the store, '%.200s', has a character that no policy can have",
-                             builder->work->store->path);
     if (mkdirat(builder->work->dirfd, "changes", 0755) < 0 ||
         (builder->changes_fd = openat(builder->work->dirfd, "changes", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
         mkdirat(builder->changes_fd, "upper", 0755) < 0 || mkdirat(builder->changes_fd, "work", 0755) < 0)

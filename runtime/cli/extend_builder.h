@@ -10,6 +10,10 @@
 
 #include <stdbool.h>
 
+/* The variables of the caller's environment that say how to get out, NULL at the end. They may have passwords, as an
+ * index may, so they go by a file of /mnt/in: everybody on the host sees a command line. */
+extern const char *const hutch_extend_proxies[];
+
 struct extend_builder {
     const struct extend_job *job;
     const struct store_work *work;

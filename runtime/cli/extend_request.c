@@ -59,22 +59,29 @@ static int set_index(struct extend_request *request, const char *url, const char
     return request->index ? 0 : hutch_err_set(err, ENOMEM, "take an index");
 }
 
+/* The first of @names that the environment has, or NULL. */
+static const char *find_variable(const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && value[0])
+            return names[i];
+    }
+    return NULL;
+}
+
 /* What would have pip look elsewhere, and is not obeyed, must not be passed over: a package of the same name somewhere
  * else may be a stranger's. */
 static int refuse_variables(struct hutch_err *err)
 {
     static const char *const names[] = { "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT",
                                          "PIP_CLIENT_CERT", "PIP_PROXY" };
+    const char *name = find_variable(names, ARRAY_SIZE(names));
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        const char *value = getenv(names[i]);
-
-        if (value && value[0])
-            return hutch_err_set(err, 0, "the environment has %s, which hutch does not obey: --index URL or --wheels "
-                                         "DIR says where packages come from (PIP_INDEX_URL and PIP_TRUSTED_HOST are "
-                                         "obeyed)", names[i]);
-    }
-    return 0;
+    return !name ? 0 : hutch_err_set(err, 0, "the environment has %s, which hutch does not obey: --index URL or "
+                                             "--wheels DIR says where packages come from (PIP_INDEX_URL and "
+                                             "PIP_TRUSTED_HOST are obeyed)", name);
 }
 
 /* A line that begins with one of pip's words for a place. */
@@ -150,14 +157,11 @@ static int refuse_npm_places(struct hutch_err *err)
                                          "NPM_CONFIG_USERCONFIG", "npm_config_globalconfig",
                                          "NPM_CONFIG_GLOBALCONFIG" };
     static const char instead[] = "--index URL, or in the .npmrc beside a package.json";
+    const char *name = find_variable(names, ARRAY_SIZE(names));
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        const char *value = getenv(names[i]);
-
-        if (value && value[0])
-            return hutch_err_set(err, 0, "the environment has %s, which hutch does not obey: say where packages come "
-                                         "from with %s", names[i], instead);
-    }
+    if (name)
+        return hutch_err_set(err, 0, "the environment has %s, which hutch does not obey: say where packages come from "
+                                     "with %s", name, instead);
     return refuse_config("/etc", "/npmrc", names_registry, instead, err) < 0
                ? -1 : refuse_config(getenv("HOME"), "/.npmrc", names_registry, instead, err);
 }
