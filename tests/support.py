@@ -533,12 +533,13 @@ def platform_is_x86():
     return platform.machine() == "x86_64"
 
 
-def at_terminal(env, answer, *words):
-    """What hutch shows at a terminal, where its question is answered once, and its exit status."""
+def at_terminal(env, answer, *words, began=lambda fd: None, seconds=60):
+    """What hutch shows at a terminal, where its question is answered once, and its exit status. @began is called with the terminal."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execve(HUTCH, [HUTCH, *words], {**os.environ, **env})
-    shown, is_answered, end = b"", False, time.monotonic() + 60
+    shown, is_answered, end = b"", False, time.monotonic() + seconds
+    began(fd)
     while time.monotonic() < end:
         if not select.select([fd], [], [], 1)[0]:
             continue

@@ -20,7 +20,6 @@ import wheels as make
 from layers import BASE, NO_BUILDER, SECONDS, environment, extend, hutch, listed, refused, run
 
 
-
 @pytest.fixture
 def index(tmp_path):
     folder = tmp_path / "index"

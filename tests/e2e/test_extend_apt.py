@@ -47,7 +47,7 @@ def needs_apt():
     support.need("userns")
     for program in ("apt-get", "dpkg-deb"):
         if not shutil.which(program):
-            pytest.skip("%s is not installed" % program)
+            support.miss("apt: %s is not installed" % program)
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ import contextlib
 import http.server
 import json
 import os
-import pty
-import select
 import shutil
 import signal
 import socket
@@ -622,25 +620,12 @@ def test_private_meanwhile(home, tmp_path):
 
 def at_terminal(home, *words, keys=b""):
     """What is shown, and the exit status. @keys are typed when skopeo runs."""
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execve(support.HUTCH, [support.HUTCH, "rootfs", "pull", *words], environment(os.path.dirname(home), HUTCH_HOME=home))
-    shown, end = b"", time.monotonic() + SECONDS
-    if keys:
-        await_skopeo(home)
-        os.write(fd, keys)
-    while time.monotonic() < end:
-        if not select.select([fd], [], [], 1)[0]:
-            continue
-        try:
-            more = os.read(fd, 4096)
-        except OSError:
-            break
-        if not more:
-            break
-        shown += more
-    os.close(fd)
-    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    def type_keys(fd):
+        if keys:
+            await_skopeo(home)
+            os.write(fd, keys)
+    env = environment(os.path.dirname(home), HUTCH_HOME=home)
+    return support.at_terminal(env, b"", "rootfs", "pull", *words, began=type_keys, seconds=SECONDS)
 
 
 def test_progress_at_a_terminal(home, shelf):
