@@ -753,6 +753,17 @@ def test_input_interrupted(repl):
     assert repl.run("1") == "Out[2]: 1\n"
 
 
+def test_input_interrupted_unseen(repl):
+    """The signal comes to another thread, and wakes nobody that waits. So does one that comes just before a wait begins."""
+    repl.run("import signal, threading; ended = threading.Event()")
+    repl.run("threading.Thread(target=ended.wait).start(); signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})")
+    repl.line("input('Your name? ')")
+    repl.expect(r"\nYour name\? ")
+    repl.type(CTRL_C)
+    assert "KeyboardInterrupt" in repl.prompt()
+    repl.run("ended.set(); signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})")
+
+
 def test_password_is_not_shown(data):
     with Terminal("--data", data) as repl:
         repl.prompt(1)

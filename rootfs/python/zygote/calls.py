@@ -7,7 +7,9 @@ import sys
 import channel
 import values
 
-LOOK_AGAIN = 0.2  # seconds
+# Seconds. A thread that waits finds out that its cell is over; and the main thread, that it was interrupted: Python
+# loses the wakeup by a signal that comes between its last look at signals and the system call.
+LOOK_AGAIN = 0.2
 INPUT = "input"  # what the answer to input() waits under; the number of a call is an integer
 COROUTINE = 0x80 | 0x200  # inspect.CO_COROUTINE, CO_ASYNC_GENERATOR
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")
@@ -69,16 +71,15 @@ class Mail:
         import threading
 
         own = threading.get_ident()
-        patience = None if threading.current_thread() is threading.main_thread() else LOOK_AGAIN
         while True:
             with self.condition:
                 while waiter.order is None and self.reader not in (None, own):
-                    self.condition.wait()
+                    self.condition.wait(LOOK_AGAIN)
                 if waiter.order is not None:
                     return waiter.order
                 self.reader = own
             try:
-                select.select([channel.SOCKET], [], [], patience)
+                select.select([channel.SOCKET], [], [], LOOK_AGAIN)
                 with self.condition:
                     if waiter.order is None:
                         self.take()
