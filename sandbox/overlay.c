@@ -31,14 +31,8 @@ static int set_lower(int fs, const int *dirs, size_t n)
     return fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower, 0);
 }
 
-/* Of a directory for changes: where they go, and where the kernel prepares them. */
-static int set_upper(int fs, int changes, struct hutch_err *err)
+static int set_upper(int fs, int upper, int work, struct hutch_err *err)
 {
-    auto_fd upper = openat(changes, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    auto_fd work = openat(changes, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-    if (upper < 0 || work < 0)
-        return hutch_err_set(err, errno, "open 'upper' and 'work' of the directory for changes");
     if (set_directory(fs, "upperdir", upper) < 0 || set_directory(fs, "workdir", work) < 0 ||
         fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)
         return hutch_err_set(err, errno, "create an overlay that can be written");
@@ -48,12 +42,19 @@ static int set_upper(int fs, int changes, struct hutch_err *err)
 int hutch_overlay_make(const int *dirs, size_t n, int changes, int *ret_fd, struct hutch_err *err)
 {
     auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
+    auto_fd upper = -1, work = -1; /* open until the end: before Linux 6.5, only FSCONFIG_CMD_CREATE looks paths up */
     auto_fd fd = -1;
 
     if (fs < 0 || set_lower(fs, dirs, n) < 0)
         return hutch_err_set(err, errno, "create an overlay of %zu directories", n);
-    if (changes >= 0 && set_upper(fs, changes, err) < 0)
-        return -1;
+    if (changes >= 0) {
+        upper = openat(changes, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        work = upper < 0 ? -1 : openat(changes, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (work < 0)
+            return hutch_err_set(err, errno, "open 'upper' and 'work' of the directory for changes");
+        if (set_upper(fs, upper, work, err) < 0)
+            return -1;
+    }
     if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return hutch_err_set(err, errno, "create an overlay%s",
                              errno == EINVAL ? " (is something mounted below the tree?)" : "");
