@@ -54,6 +54,13 @@ EXPECTED = [(re.compile(name), re.compile(path), age, why) for name, path, age, 
     (r"processes", r"cells/0/outputs/.*", NEW, "Python warns of fork() where there are threads: a kernel has some, and here are none"),
     (r"stacks", r"cells/6/outputs/0/text", NEW, FRAME), (r"threads", r"cells/3/outputs/0/text", NEW, FRAME),
 )]
+# What programs write to their descriptors in one cell, whole. A kernel reads it by a thread, and where the cell ends before that has
+# all of it, as on a busy machine, nbclient drops the rest: then the reference is the beginning of this.
+WHOLE = {
+    ("stream-big-c-level", ("cells", 0, "outputs", 0, "text")): "".join("%03d %s\n" % (i, "x" * 4000) for i in range(100)),
+    ("stream-big-c-level", ("cells", 1, "outputs", 0, "text")): "".join("%d\n" % i for i in range(1, 20001)),
+}
+CUT = "a kernel loses the end of what a program writes to its descriptors when the cell ends at once: here it is whole"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 NEW_ID = re.compile(r"[0-9a-f]{8}$")
 MISSING = object()
@@ -87,7 +94,7 @@ class Comparison:
             self.differ(("file",), "as nbformat writes it", "keys, indents or escapes are otherwise")
 
     def unexpected(self):
-        return [(path, reference, other) for path, reference, other in self.differences if not why_expected(self.name, path)]
+        return [(path, reference, other) for path, reference, other in self.differences if not why_expected(self.name, path, reference, other)]
 
     def normal(self, text):
         for name, pattern, replacement in self.rules:
@@ -151,8 +158,11 @@ def age_of_kernel():
     raise AssertionError("the image '%s' has no ipykernel" % IMAGE)
 
 
-def why_expected(name, path):
+def why_expected(name, path, reference, other):
     """Why a difference is meant to be, or None."""
+    whole = WHOLE.get((name, path))
+    if whole and "".join(other) == whole and whole.startswith("".join(reference)):
+        return CUT
     for names, paths, age, why in EXPECTED:
         if names.fullmatch(name) and paths.fullmatch("/".join(map(str, path))) and age in (None, age_of_kernel()):
             return why
@@ -296,7 +306,7 @@ def print_differences(compared, failed, file=sys.stdout):
     for comparison in compared:
         for path, reference, other in comparison.differences:
             print("%s: %s%s\n   nbconvert %s\n   here      %s" % (
-                comparison.name, "/".join(map(str, path)), " (expected)" if why_expected(comparison.name, path) else "", shown(reference),
+                comparison.name, "/".join(map(str, path)), " (expected)" if why_expected(comparison.name, path, reference, other) else "", shown(reference),
                 shown(other)), file=file)
 
 
@@ -334,8 +344,8 @@ def main():
         print("notebooks compared: %d" % len(compared))
         print("fields compared: %d" % sum(comparison.fields for comparison in compared))
         print("fields that differ: %d" % sum(len(comparison.differences) for comparison in compared))
-        for why in sorted({why_expected(c.name, path) or "not expected: %s: %s" % (c.name, "/".join(map(str, path)))
-                           for c in compared for path, _, _ in c.differences}):
+        for why in sorted({why_expected(c.name, *difference) or "not expected: %s: %s" % (c.name, "/".join(map(str, difference[0])))
+                           for c in compared for difference in c.differences}):
             print("  %s" % why)
         print("executed once more: %s" % (", ".join(c.name for c in compared if c.is_second) or "none"))
         for rule in sorted(set().union(*(comparison.used for comparison in compared))):

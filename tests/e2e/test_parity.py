@@ -33,6 +33,14 @@ def test_real_notebooks_are_there():
     assert len(FOUND) - len([path for path in FOUND.values() if path.startswith(parity.OWN)]) == 5
 
 
+def test_a_kernel_may_lose_the_end_and_hutch_nothing():
+    for (name, path), whole in parity.WHOLE.items():
+        cut = [whole[:len(whole) // 2]]
+        assert parity.why_expected(name, path, cut, [whole]) == parity.CUT
+        assert parity.why_expected(name, path, [whole], cut) is None and parity.why_expected(name, path, cut, cut) is None
+        assert parity.why_expected(name, path, [whole[1:]], [whole]) is None
+
+
 # These need every rule there is.
 CONTROL = ("counts", "figures-formats", "format-4-5-no-ids", "magics-more", "mime-html-js", "pandas-styler", "uuid", "warnings")
 
