@@ -309,15 +309,14 @@ FOR_ROOT = {
     "replace a program": "rm -f /bin/sh",
     "make a mount": "mount -t tmpfs none /mnt/data",
     "make a device": "mknod /tmp/disk b 8 0",
-    "become root": "chown 0 /tmp/mine",
+    "become root": ": >/tmp/mine && chown 0 /tmp/mine",
     "set the host name": "echo x >/proc/sys/kernel/hostname",
     "ask the kernel for a dump": "echo t >/proc/sysrq-trigger",
     "raise a limit": "ulimit -n 1000000",
     "read password hashes": "test -n \"$(cat /etc/shadow)\"",
     "look into process 1": "ls /proc/1/fd/",
 }
-HEAD = """: >/tmp/mine
-probe() { if (eval "$2") >/dev/null 2>&1; then echo "$1: done"; else echo "$1: refused"; fi; }
+HEAD = """probe() { if (eval "$2") >/dev/null 2>&1; then echo "$1: done"; else echo "$1: refused"; fi; }
 """
 
 
