@@ -94,7 +94,7 @@ class Comparison:
             self.differ(("file",), "as nbformat writes it", "keys, indents or escapes are otherwise")
 
     def unexpected(self):
-        return [(path, reference, other) for path, reference, other in self.differences if not why_expected(self.name, path, reference, other)]
+        return [difference for difference in self.differences if not why_expected(self.name, *difference)]
 
     def normal(self, text):
         for name, pattern, replacement in self.rules:
@@ -161,7 +161,7 @@ def age_of_kernel():
 def why_expected(name, path, reference, other):
     """Why a difference is meant to be, or None."""
     whole = WHOLE.get((name, path))
-    if whole and "".join(other) == whole and whole.startswith("".join(reference)):
+    if whole and MISSING not in (reference, other) and "".join(other) == whole and whole.startswith("".join(reference)):
         return CUT
     for names, paths, age, why in EXPECTED:
         if names.fullmatch(name) and paths.fullmatch("/".join(map(str, path))) and age in (None, age_of_kernel()):

@@ -39,6 +39,7 @@ def test_a_kernel_may_lose_the_end_and_hutch_nothing():
         assert parity.why_expected(name, path, cut, [whole]) == parity.CUT
         assert parity.why_expected(name, path, [whole], cut) is None and parity.why_expected(name, path, cut, cut) is None
         assert parity.why_expected(name, path, [whole[1:]], [whole]) is None
+        assert parity.why_expected(name, path, cut, parity.MISSING) is None
 
 
 # These need every rule there is.
