@@ -1,7 +1,6 @@
 """libhutch from Python, by ctypes: what hutch.h declares, and a loop that waits for events. One engine serves as many
 tests as use it; `with Engine(...) as engine: engine.run("print(1)")`."""
 import base64
-import contextlib
 import ctypes
 import fcntl
 import functools
@@ -393,13 +392,11 @@ class Engine:
 
     def zygote_files(self, index=0):
         """What each descriptor of a zygote is. It closes those of an order after its answer, and may not have got to it."""
-        below, links = "/proc/%d/fd" % self.zygote_pid(index), {}
+        pid, links = self.zygote_pid(index), {}
 
         def is_idle():
-            links.clear()
-            for name in os.listdir(below):
-                with contextlib.suppress(FileNotFoundError):
-                    links[int(name)] = os.readlink(os.path.join(below, name))
+            nonlocal links
+            links = support.open_files(pid)
             return not any(fd > 3 and link.startswith(("anon_inode:", "pipe:", "socket:")) for fd, link in links.items())
         self.until(is_idle, what="the zygote has closed what came with its orders")
         return links

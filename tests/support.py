@@ -506,6 +506,15 @@ def status_of(pid):
         return {line.partition(":")[0]: line.partition(":")[2].split() for line in file}
 
 
+def open_files(pid):
+    """What each descriptor of a process is, by its number; what is closed meanwhile is left out."""
+    found = {}
+    for name in os.listdir("/proc/%d/fd" % pid):
+        with contextlib.suppress(FileNotFoundError):
+            found[int(name)] = os.readlink("/proc/%d/fd/%s" % (pid, name))
+    return found
+
+
 def openers(below):
     """The openers of the engines of process @below that are alive."""
     return [pid for pid, (parent, state) in process_table().items()

@@ -1,12 +1,12 @@
 """What changes in a directory of a session, told as it happens: docs/gateway.md, and hutch_session_watch() below it."""
 import json
-import os
 import socket
 
 import pytest
 
 import gateway
 from gateway import Server
+from support import open_files
 from test_gateway_paths import Session
 
 
@@ -58,13 +58,7 @@ class Watch:
 
 def instances(server):
     """Of inotify, that the server has."""
-    folder, n = "/proc/%d/fd" % server.process.pid, 0
-    for fd in os.listdir(folder):
-        try:
-            n += os.readlink(os.path.join(folder, fd)) == "anon_inode:inotify"
-        except FileNotFoundError:
-            pass  # closed meanwhile
-    return n
+    return list(open_files(server.process.pid).values()).count("anon_inode:inotify")
 
 
 def test_what_is_told(session):

@@ -12,7 +12,7 @@ import pytest
 import gateway
 import test_repl
 from gateway import Server
-from support import HUTCH
+from support import HUTCH, open_files
 from test_repl import CTRL_D, IMAGE, Terminal
 
 # Each of these is a test here as well: those that a session answers, and not the terminal alone.
@@ -124,7 +124,7 @@ def test_cells_one_after_the_other(server, data):
         repl.prompt(1)
         for i in range(30):
             assert repl.run("%d" % i).endswith("Out[%d]: %d\n" % (i + 1, i))
-        sockets = [fd for fd in os.listdir("/proc/%d/fd" % repl.pid) if os.readlink("/proc/%d/fd/%s" % (repl.pid, fd)).startswith("socket:")]
+        sockets = [fd for fd, link in open_files(repl.pid).items() if link.startswith("socket:")]
         assert len(sockets) == 1  # as long as which the session lives
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import engine
 import support
-from support import HUTCH, IMAGE, comm, status_of
+from support import HUTCH, IMAGE, comm, open_files, status_of
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surroundings.py")
 FORKER_AND_HOLDER = "the worker is forked in: process 2 was the forker, 4 holds its memory, and it is 3"
@@ -658,14 +658,14 @@ def test_processes_of_the_engine(warm):
         state = status_of(pid)
         assert len(state["NSpid"]) > 1 or comm(pid) == "hutch-launcher"
         try:
-            links = {name: os.readlink("/proc/%d/fd/%s" % (pid, name)) for name in os.listdir("/proc/%d/fd" % pid)}
+            links = open_files(pid)
             with open("/proc/%d/environ" % pid, "rb") as file:
                 environment = file.read()
         except PermissionError:
             continue  # not dumpable: that goes for sandboxed code as well
-        strange = {name: target for name, target in links.items()
+        strange = {fd: target for fd, target in links.items()
                    if not target.startswith(("socket:", "anon_inode:", "pipe:", "/dev/null", "/memfd:", "/sys/fs/cgroup", "/proc", "/ (deleted)")) and
-                   not target.endswith("(deleted)") and int(name) > 2 and comm(pid) != "hutch-launcher" and
+                   not target.endswith("(deleted)") and fd > 2 and comm(pid) != "hutch-launcher" and
                    (comm(pid), target) != ("hutch-init", "/shm/meminfo")}  # the sandbox's own /proc/meminfo
         assert not strange, (comm(pid), strange)
         assert b"PYTEST_CURRENT_TEST" not in environment, comm(pid)
