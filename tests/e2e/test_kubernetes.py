@@ -1,5 +1,6 @@
 """examples/kubernetes: each object against the schemas of Kubernetes, without a cluster; what they say of each other and of hutch;
 and hutch in surroundings like those of the pod, made by bubblewrap from the Deployment's own words."""
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -329,8 +330,9 @@ def serve_in(tmp_path):
         (tmp_path / "tokens").chmod(0o600)
         (tmp_path / "tokens").write_text("ada %s\n" % hashlib.sha256(b"nobody").hexdigest())
         for pid in support.descendants(process.pid):
-            if os.readlink("/proc/%d/exe" % pid).endswith("/hutch-serve"):
-                os.kill(pid, signal.SIGHUP)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has ended since
+                if os.readlink("/proc/%d/exe" % pid).endswith("/hutch-serve"):
+                    os.kill(pid, signal.SIGHUP)
         gateway.await_that(lambda: ask("GET", "/metrics")[0] == 200)
         status, body = ask("POST", "/v1/run", json.dumps({"code": "import pandas as pd\nprint(pd.Series([1, 2]).sum())"}))
         assert status == 200 and json.loads(body)["stdout"] == "3\n", body

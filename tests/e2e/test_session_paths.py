@@ -2,6 +2,7 @@
 session is open; and what hostile code does to it. docs/sessions.md."""
 import ctypes
 import errno
+import json
 import os
 import time
 
@@ -358,11 +359,24 @@ def test_idle(shell):
 # --------------------------------------------------------------------------------------------------
 # Hostile code
 
+# names() inside: {pid: what it is called}.
+NAMES = """
+import json, os, signal
+def names():
+    found = {}
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            found[int(pid)] = open(f'/proc/{pid}/comm').read()
+        except OSError:  # it has ended since
+            pass
+    return found
+"""
+
+
 def test_a_killed_spawner(session):
-    pid = session.printed("""
-import os, signal
-for pid in sorted(int(p) for p in os.listdir('/proc') if p.isdigit()):
-    if open(f'/proc/{pid}/comm').read() == 'hutch-spawner\\n':
+    pid = session.printed(NAMES + """
+for pid, name in names().items():
+    if name == 'hutch-spawner\\n':
         os.kill(pid, signal.SIGKILL)
         print(pid)
 """)
@@ -377,12 +391,13 @@ for pid in sorted(int(p) for p in os.listdir('/proc') if p.isdigit()):
 
 def test_a_stopped_spawner(session):
     """Nothing waits longer than it may, and others do not notice."""
-    session.printed("""
-import os, signal
-for pid in os.listdir('/proc'):
-    if pid.isdigit() and open(f'/proc/{pid}/comm').read() == 'hutch-spawner\\n':
-        os.kill(int(pid), signal.SIGSTOP)
+    pid = session.printed(NAMES + """
+for pid, name in names().items():
+    if name == 'hutch-spawner\\n':
+        os.kill(pid, signal.SIGSTOP)
+        print(pid)
 """)
+    assert int(pid) > 1
     orders = [session.path_order("stat", "/tmp", timeout_ms=300) for _ in range(20)]
     replies = session.wait(*orders)
     assert {reply["code"] for reply in replies} == {errno.ETIMEDOUT}
@@ -439,9 +454,10 @@ while True:
 def test_nothing_is_left(shell):
     """Neither descriptors here nor processes there."""
     with Session(shell, paths=1) as session:
+        session.run(NAMES)
+
         def count():
-            pids = session.printed("import os; print([open(f'/proc/{p}/comm').read() for p in os.listdir('/proc') if p.isdigit()])")
-            return sorted(eval(pids))
+            return json.loads(session.printed("print(json.dumps(sorted(names().values())))"))
 
         def ask():
             session.write_path("/tmp/x", b"1")

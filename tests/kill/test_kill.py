@@ -112,7 +112,7 @@ def test_killed_many_times(data, path, policy):
         process.wait()
         left = wait_until_alone()
         assert not left, "kill %d after %.4f s (seed %d) left %r" % (
-            number, delay, SEED, [open("/proc/%d/cmdline" % pid, "rb").read() for pid in left])
+            number, delay, SEED, [support.comm(pid) for pid in left])
         said = process.stdout.read() if said is None else said
         process.stdout.close()
         reap()
@@ -204,9 +204,12 @@ def test_init_killed_from_outside():
 
 
 def nspid(pid):
-    """The pids of a process from our namespace down to its own."""
-    with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as status:
-        return [line.split()[1:] for line in status if line.startswith("NSpid:")][0]
+    """The pids of a process from our namespace down to its own; none of one that has ended meanwhile."""
+    try:
+        with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as status:
+            return next((line.split()[1:] for line in status if line.startswith("NSpid:")), [])
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def test_stopped_hutch_is_killed():
@@ -307,20 +310,13 @@ def all_helpers(warm):
     stats = warm.stats()
     launchers = [stats["launcher_pid"]] * (stats["launcher_pid"] > 0)
     zygotes = [pid for pid, (parent, _) in table.items() if parent in launchers + anchors + [stats["zygotes"][0]["pid"]] and
-               comm(pid).startswith("python") and len(nspid_or_none(pid)) == len(nspid_or_none(launchers[0] if launchers else 0))]
+               comm(pid).startswith("python") and len(nspid(pid)) == len(nspid(launchers[0] if launchers else 0))]
     return {"opener": openers, "anchor": anchors, "disk": disks, "launcher": launchers, "zygote": zygotes}
 
 
 def send_all(pids, sig):
     for pid in pids:
         os.kill(pid, sig)
-
-
-def nspid_or_none(pid):
-    try:
-        return nspid(pid)
-    except (OSError, IndexError):
-        return []
 
 
 @pytest.mark.parametrize("who", ["zygote", "launcher", "opener"])

@@ -146,7 +146,7 @@ def test_killed_engine(show, scratch):
         engine.wait()
         engine.stdout.close()
         assert not left, "kill %d (seed %d) left %r" % (
-            number, SEED, [open("/proc/%d/cmdline" % pid, "rb").read() for pid in left if os.path.exists("/proc/%d" % pid)])
+            number, SEED, [support.comm(pid) for pid in left])
         reap()
         swept += bool(support.dead_runs() or groups() - before)
         if number % 5 == 4:
