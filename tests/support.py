@@ -506,6 +506,11 @@ def status_of(pid):
         return {line.partition(":")[0]: line.partition(":")[2].split() for line in file}
 
 
+# SigBlk of what holds a sandbox's memory: all signals but SIGKILL and SIGSTOP. A sandbox may be without a holder: its worker waits
+# for the end of the process that has forked it, and not for long.
+MEMORY_HOLDER_BLOCKS = "fffffffffffbfeff"
+
+
 def open_files(pid):
     """What each descriptor of a process is, by its number; what is closed meanwhile is left out."""
     found = {}

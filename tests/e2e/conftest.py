@@ -1,5 +1,6 @@
 """Fixtures that several files here use. A file that needs another engine, or other sessions, has fixtures of its own by these names."""
 import os
+import time
 
 import pytest
 
@@ -13,6 +14,9 @@ def home(tmp_path):
     """A store of the test's own, for layers.py."""
     path = str(tmp_path / "home")
     yield path
+    until = time.monotonic() + 30  # what is killed is gone a moment later
+    while support.processes_about(path) and time.monotonic() < until:
+        time.sleep(0.05)
     if os.path.isdir(path + "/images"):
         assert support.hutch("rootfs", "list", env={"HUTCH_HOME": path}).returncode == 0
         assert os.listdir(path + "/images/tmp") == [], "files are left"

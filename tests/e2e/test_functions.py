@@ -1,4 +1,5 @@
 """Functions of an engine: an operator's file that is executed once, in a zygote of its own, and called in fresh sandboxes."""
+import contextlib
 import json
 import os
 import re
@@ -264,7 +265,7 @@ def test_a_long_file(warm):
 def test_set_again_while_calls_run(warm):
     slow = "import time\ndef handler(event):\n    print('ready', flush=True); time.sleep(event); return 'old'\n"
     assert warm.add_function("swap", slow) is None
-    run = warm.submit_call("swap", 3, stream=True)
+    run = warm.submit_call("swap", 10, stream=True)
     warm.until(lambda: run.output[1])
     assert warm.add_function("swap", "def handler(event): return 'new'\n") is None
     assert value_of(warm.call("swap")) == "new"
@@ -348,7 +349,9 @@ def test_zygotes_that_are_killed(warm):
     """The function's own zygote dies, and those that it comes from: calls go on."""
     assert warm.add_function("lives", "import os\ndef handler(event): return 'here'\n") is None
     for _ in range(3):
-        os.kill(warm.zygote_pid(), signal.SIGKILL)
+        warm.until(lambda: warm.zygote_pid() > 0, what="there is a zygote")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(warm.zygote_pid(), signal.SIGKILL)
         runs = [warm.submit_call("lives") for _ in range(8)]
         assert [value_of(result) for result in warm.wait(*runs)] == ["here"] * 8
         time.sleep(0.05)

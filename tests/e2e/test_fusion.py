@@ -78,10 +78,10 @@ def test_ends(server, code, want):
 
 
 def test_time_limit(server):
-    answer = run(server, "open('out', 'w').write('x')\nprint('begun', flush=True)\nwhile True: pass", run_timeout=0.4, fetch_files=["out"])
+    answer = run(server, "open('out', 'w').write('x')\nprint('begun', flush=True)\nwhile True: pass", run_timeout=3, fetch_files=["out"])
     step = answer["run_result"]
     assert (answer["status"], step["status"], step["return_code"], step["stdout"]) == ("Failed", "TimeLimitExceeded", None, "begun\n"), answer
-    assert step["execution_time"] >= 0.4 and answer["files"] == {"out": encoded(b"x")}
+    assert step["execution_time"] >= 3 and answer["files"] == {"out": encoded(b"x")}
 
 
 def test_memory_limit(server):

@@ -41,7 +41,7 @@ def test_each_line_has_its_answer(server):
 
 
 def test_order_of_finishing(server):
-    found = batch(server, [{"id": 1, "code": "import time; time.sleep(2)"}, {"id": 2, "code": ""}])
+    found = batch(server, [{"id": 1, "code": "import time; time.sleep(8)"}, {"id": 2, "code": ""}])
     assert [line["id"] for line in found] == [2, 1]
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import support
-from gateway import Server, UnixConnection, parse, policy_file, tokens_file
+from gateway import Server, UnixConnection, await_that, parse, policy_file, tokens_file
 
 
 def write(tmp_path, config):
@@ -199,7 +199,7 @@ def test_policies_of_tokens_and_formats(tmp_path):
         write(tmp_path, {**settings, "policies": {"tokens": {"eve": small}}})
         server.signal(signal.SIGHUP)
         server.await_event("reloaded")
-        assert pids("eve") == {21} and pids("ada") == {usual}
+        await_that(lambda: pids("eve") == {21} and pids("ada") == {usual})
         assert ask("eve", "GET", "/v1/sessions/" + session)["id"] == session
         write(tmp_path, {**settings, "policies": {"tokens": {"mallory": small}}, "max-body": 1, "functions": {}})
         server.signal(signal.SIGHUP)

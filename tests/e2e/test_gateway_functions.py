@@ -359,7 +359,7 @@ def test_reload_of_the_configuration(tmp_path):
         assert call(server, "b")["value"] == "b"
         configure([])
         hang_up(server, 3)
-        assert states(server) == {}
+        await_that(lambda: states(server) == {})
         assert server.ask("GET", "/v1/sessions/" + session).status == 200
 
 
@@ -376,6 +376,7 @@ def test_reload_again_and_again(tmp_path):
 
 def test_terminated_while_it_imports(tmp_path):
     server = Server(tmp_path, *write(tmp_path, f="import time; time.sleep(100)\n" + ECHO), wait=None)
+    await_that(lambda: os.path.exists(server.path))  # about when it begins to take signals
     time.sleep(1)
     server.signal()
     assert server.await_end() == 0

@@ -172,7 +172,7 @@ def test_key_and_stream(server):
 
 def test_key_while_the_first_runs(server):
     """The second waits for the same run, and the first one's leaving does not end it."""
-    code = "import os, time\nprint(os.urandom(8).hex())\ntime.sleep(1.5)"
+    code = "import os, time\nprint(os.urandom(8).hex())\ntime.sleep(6)"
     before = server.metrics().get('hutch_runs_total{verdict="ok"}', 0)
     body = json.dumps({"code": code}).encode()
     with server.connect() as leaves:

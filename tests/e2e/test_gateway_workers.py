@@ -46,6 +46,14 @@ def open_sessions(server, n=8, **more):
     return names
 
 
+def open_on_both(server, n):
+    """@n sessions or more, so that each of two workers has one: it is drawn where they go."""
+    names = open_sessions(server, n)
+    while len({place(name, 2) for name in names}) < 2:
+        names += open_sessions(server, 1)
+    return names
+
+
 def cell(server, name, code, **more):
     answer = server.ask("POST", "/v1/sessions/%s/cells" % name, {"code": code}, **more)
     assert answer.status == 200, answer.body
@@ -236,7 +244,7 @@ def test_many_at_once(server):
 def test_a_worker_dies(tmp_path):
     """It is started again. Its sessions are gone and say so, those of the others are there."""
     with Server(tmp_path, "--workers", "2", image="python") as server:
-        names = open_sessions(server, 12)
+        names = open_on_both(server, 12)
         first, second = workers(server)
         os.kill(first, signal.SIGKILL)
         ended = server.await_event("worker ended")
@@ -265,7 +273,7 @@ def test_its_end(tmp_path):
     """What runs is answered, by each worker and for each."""
     server = Server(tmp_path, "--workers", "2", image="python")
     names = open_sessions(server, 4)
-    code = "import time\nprint('a', flush=True)\ntime.sleep(2)\nprint('b')"
+    code = "import time\nprint('a', flush=True)\ntime.sleep(6)\nprint('b')"
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(cell, server, name, code) for name in names]
         server.await_metric("hutch_http_exchanges", 5)
@@ -339,7 +347,7 @@ def test_a_worker_hangs_and_is_not_waited_for(tmp_path):
 def test_a_worker_dies_at_the_end(tmp_path):
     """Nobody follows it, and what others have sent to it ends with it."""
     server = Server(tmp_path, "--workers", "2", "--drain", "1h", image="python")
-    names = open_sessions(server, 8)
+    names = open_on_both(server, 8)
     first, _ = workers(server)
     os.kill(first, signal.SIGSTOP)
     asked = [sock for name in names for sock in send(server, 6, "/v1/sessions/" + name)]

@@ -48,6 +48,14 @@ def zygotes_of_this_process():
     return found
 
 
+def hears_from(warm, n):
+    """Sandboxes come from @n trees, soon or late: one of a busy machine's may take its time. There is none beyond."""
+    found = [who(warm) for _ in range(20)]
+    while len(set(found)) < n and len(found) < 300:
+        found.append(who(warm))
+    assert len(set(found)) == n, found
+
+
 def has_processes(warm, n):
     warm.until(lambda: len(zygotes_of_this_process()) == n, what="there are %d zygotes" % n)
 
@@ -57,6 +65,9 @@ def test_sandboxes_come_from_all_in_turn():
         whole(warm, 3)
         for zygote in CODE:
             found = [who(warm, zygote) for _ in range(18)][4:]  # the first were prepared before the others were there
+            while len(set(found)) < 3 or min(map(found.count, found)) < 2:  # one of a busy machine's may take its time
+                assert len(found) < 300, found
+                found.append(who(warm, zygote))
             assert len(set(found)) == 3, found
             assert len({seed for seed, _ in found}) == len({address for _, address in found}) == 3, found
             assert all(found.count(one) >= 2 for one in found), found
@@ -97,7 +108,7 @@ def test_those_that_die_are_replaced():
         whole(warm, 2)
         for _ in range(8):  # what was prepared from those that are gone
             who(warm)
-        assert len({who(warm) for _ in range(12)}) == 2
+        hears_from(warm, 2)
         has_processes(warm, 6)
 
 
@@ -121,7 +132,7 @@ def test_a_launcher_that_dies():
         warm.until(lambda: warm.stats()["lost_launchers"] == 1, what="the launcher's end is known")
         assert who(warm) and who(warm, "more")
         whole(warm, 2)
-        assert len({who(warm) for _ in range(12)}) == 2
+        hears_from(warm, 2)
 
 
 def test_too_many():
@@ -137,6 +148,6 @@ def test_what_memory_allows():
             available = {line.split(":")[0]: int(line.split()[1]) << 10 for line in file}["MemAvailable"]
         if available > 8 << 30:  # a bare interpreter has some 10 MB
             whole(warm, 4)
-            assert len({who(warm) for _ in range(20)}) == 4
+            hears_from(warm, 4)
         else:
             assert layouts(warm) <= 4

@@ -17,11 +17,11 @@ MIB = 1 << 20
 # --------------------------------------------------------------------------------------------------
 # Time
 
-def test_timeout_sends_sigterm_first():
+def test_timeout_sends_sigterm_first(policy):
     """What the script writes on SIGTERM is part of the result."""
     code = ("import signal, sys, time\ndef end(*_):\n  print('last words', flush=True); sys.exit(0)\n"
             "signal.signal(signal.SIGTERM, end)\nprint('first', flush=True)\ntime.sleep(60)")
-    result = run_json("--timeout", "3s", "-c", code)
+    result = run_json("--policy", policy(limits={"grace": "20s"}), "--timeout", "5s", "-c", code)
     assert result["verdict"] == "timeout" and result["process"] == 124
     assert result["stdout"] == "first\nlast words\n"
     assert result["message"]
@@ -30,14 +30,14 @@ def test_timeout_sends_sigterm_first():
 def test_timeout_kills_who_ignores_sigterm(policy):
     code = ("import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))\n"
             "print('first', flush=True)\nwhile True: time.sleep(1)")
-    result = run_json("--policy", policy(limits={"grace": "200ms"}), "--timeout", "500ms", "-c", code)
+    result = run_json("--policy", policy(limits={"grace": "3s"}), "--timeout", "4s", "-c", code)
     assert result["verdict"] == "timeout" and result["process"] == 124
     assert result["stdout"] == "first\nno\n"
     assert result["signal"] == "SIGKILL" and result["exit_code"] is None
 
 
 def test_timeout_returns_partial_output_of_plain_run():
-    done = run("--timeout", "600ms", "-c", "import time\nprint('partial', flush=True)\ntime.sleep(60)")
+    done = run("--timeout", "4s", "-c", "import time\nprint('partial', flush=True)\ntime.sleep(60)")
     assert done.returncode == 124
     assert done.stdout == b"partial\n"
     assert b"hutch: " in done.stderr, "the end is explained"
@@ -57,7 +57,7 @@ def test_timeout_reaches_children():
 def test_timeout_while_nobody_reads():
     """A script blocked in write(2), because the caller does not read, is stopped as well; what it wrote is
     there for whoever reads it at last."""
-    process = subprocess.Popen(command("--timeout", "700ms", "-c", "for _ in range(1000): print('x' * 1000)\nimport time; time.sleep(60)"),
+    process = subprocess.Popen(command("--timeout", "4s", "-c", "for _ in range(1000): print('x' * 1000)\nimport time; time.sleep(60)"),
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     select.select([process.stdout], [], [], 20)  # it has begun; nothing is read
     deadline = time.monotonic() + 20
@@ -170,7 +170,7 @@ def test_half_a_cpu_is_honest():
 
 def test_memory_by_whoever_enforces_it():
     """A gigabyte in 64 MB: an out-of-memory kill by the cgroup, or MemoryError by the fallback."""
-    result = run_json("--memory", "64m", "-c", "bytearray(10**9)\nprint('got it')")
+    result = run_json("--memory", "64m", "-c", "bytearray(10**9)\nimport time; time.sleep(20)\nprint('got it')")
     assert "got it" not in result["stdout"]
     enforced = result["limits"]["memory"]
     assert enforced["asked"] == 64 * MIB
@@ -200,9 +200,9 @@ def test_memory_of_all_processes_together():
 def test_memory_is_not_refused_in_silence():
     """Libraries that do not look at what malloc(3) returns gave results that looked fine. Now what is asked for is had,
     and what is used beyond the limit ends the run."""
-    code = ("import ctypes, sys\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n"
+    code = ("import ctypes, sys, time\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n"
             "p = libc.malloc(ctypes.c_size_t(600 << 20))\nprint(p is not None, flush=True)\n"
-            "if len(sys.argv) > 1: libc.memset(ctypes.c_void_p(p), 1, ctypes.c_size_t(600 << 20))\nprint('used')")
+            "if len(sys.argv) > 1: libc.memset(ctypes.c_void_p(p), 1, ctypes.c_size_t(600 << 20)); time.sleep(20)\nprint('used')")
     result = run_json("--memory", "200m", "-c", code)
     assert (result["verdict"], result["stdout"]) == ("ok", "True\nused\n"), result
     result = run_json("--memory", "200m", "-c", code, "use")
@@ -244,7 +244,7 @@ def test_memory_beside_locks_that_take_long_to_count():
     code = ("import fcntl, os, struct, time\nfile = os.open('locks', os.O_RDWR | os.O_CREAT)\n"
             "for at in range(20000, 0, -1): fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 2 * at, 1, 0))\n"
             "for _ in range(240): os.dup(file)\n"
-            "time.sleep(0.5)\nheld = [bytearray(50 << 20) for _ in range(20)]\ntime.sleep(2)\n")
+            "time.sleep(0.5)\nheld = [bytearray(50 << 20) for _ in range(20)]\ntime.sleep(20)\n")
     result = run_json("--memory", "256m", "-c", code, timeout=60)
     assert result["verdict"] in ("out_of_memory", "killed"), (result["verdict"], result["message"], result["usage"])
 

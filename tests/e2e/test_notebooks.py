@@ -335,7 +335,7 @@ def test_an_output_widget_takes_no_more_than_a_frame(tmp_path):
 def test_what_a_widget_makes_a_program_do_can_be_interrupted(tmp_path):
     """It is told what its Output widget shows, at the end of the cell."""
     forever = "def hear(message):\n    while True:\n        pass\nout.on_msg(hear)\n"
-    done, found = execute(tmp_path, WIDGET, forever + ENTER + "print('x')", args=("--cell-timeout", "2"), status=124)
+    done, found = execute(tmp_path, WIDGET, forever + ENTER + "print('x')", args=("--cell-timeout", "8"), status=124)
     assert "cell 2" in done.stderr.decode() and not is_untouched(found["cells"][1])
 
 
@@ -410,7 +410,7 @@ def test_out_of_memory(tmp_path):
 # --------------------------------------------------------------------------------------------------
 # Limits
 
-@pytest.mark.parametrize("words", [["--cell-timeout", "1"], ["--timeout", "1s"], ["--cell-timeout", "1", "--allow-errors"]])
+@pytest.mark.parametrize("words", [["--cell-timeout", "5"], ["--timeout", "5s"], ["--cell-timeout", "5", "--allow-errors"]])
 def test_timeout_of_a_cell(tmp_path, words):
     done, found = execute(tmp_path, "'before'", "print('begins', flush=True)\nwhile True: pass", "'never'", status=124, args=words)
     assert texts(found["cells"][0]) == [("execute_result", "'before'")]
@@ -437,7 +437,7 @@ STAYS = "import time\nwhile True:\n    try:\n        time.sleep(100)\n    except
 ], ids=["allowed", "not allowed", "tagged", "caught", "not to be interrupted"])
 def test_interrupt_on_timeout(tmp_path, cell, args, goes_on, shows):
     """As with nbclient's option of that name: the exception of a cell that was interrupted is one like any other."""
-    done, found = execute(tmp_path, cell, "6 * 7", status=0 if goes_on else 124, args=["--cell-timeout", "1", "--interrupt-on-timeout", *args])
+    done, found = execute(tmp_path, cell, "6 * 7", status=0 if goes_on else 124, args=["--cell-timeout", "4", "--interrupt-on-timeout", *args])
     assert texts(found["cells"][0]) == shows
     assert goes_on == (texts(found["cells"][1]) == [("execute_result", "42")])
     assert (b"cell 1: it took too long" in done.stderr) == (shows[-1][1] != "DeadKernelError"), done.stderr

@@ -44,7 +44,7 @@ CASES = {
     "memory that is enough": ("x = bytearray(b'x') * (80 << 20)\nimport time; time.sleep(0.5)", {"memory_bytes": 110 * MIB}, "ok"),
     "processes": ("import os, signal\nn = 0\ntry:\n  while n < 50:\n    if os.fork() == 0: signal.pause()\n    n += 1\n"
                   "except OSError as e: print(n, e.errno)", {"pids": 8}, "ok"),
-    "threads": ("import threading, time\nn = 0\ntry:\n  while n < 50: threading.Thread(target=time.sleep, args=(1,)).start(); n += 1\n"
+    "threads": ("import threading, time\nn = 0\ntry:\n  while n < 50: threading.Thread(target=time.sleep, args=(20,), daemon=True).start(); n += 1\n"
                 "except RuntimeError: print(n)", {"pids": 5}, "ok"),
     "a part of a processor": ("", {"cpus": 500}, "ok"),
     "output": ("while True: print('x' * 1000)", {"output_bytes": 100000, "memory_bytes": 200 * MIB}, "output_limit"),
@@ -124,7 +124,7 @@ def test_cancelled_at_any_moment(warm):
 @pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL])
 def test_process_1_that_does_not_answer(blow):
     """It is given up, and nothing runs in its sandbox, which has the policy's limits."""
-    with engine.Engine(max_running=4, answer_ms=1500, setup_ms=15000) as one:
+    with engine.Engine(max_running=4, answer_ms=5000, setup_ms=15000) as one:
         one.settle()
         victims = [pid for pid in support.descendants(os.getpid()) if support.comm(pid) == "hutch-init"]
         assert len(victims) >= 2

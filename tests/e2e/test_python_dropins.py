@@ -164,7 +164,8 @@ def fenced(code, name="python"):
 def test_score_is_the_share_of_cases():
     wrong = "n = int(input())\nprint(2 * n if n < 10 else 0)"
     completions = [fenced(ECHO), ECHO, fenced(wrong), fenced("x = ("), "no code at all, sorry", fenced("while True: pass")]
-    assert rewards.score(completions, [CASES] * 6, timeout=1) == pytest.approx([1.0, 1.0, 2 / 3, 0.0, 0.0, 0.0])
+    assert rewards.score(completions[:5], [CASES] * 5) == pytest.approx([1.0, 1.0, 2 / 3, 0.0, 0.0])
+    assert rewards.score(completions[5:], [CASES], timeout=1) == [0.0]
     assert rewards.score(completions[:3], [CASES] * 3, strict=True) == [1.0, 1.0, 0.0]
     assert rewards.score([fenced(wrong)], [CASES], max_cases=2) == [1.0]
 

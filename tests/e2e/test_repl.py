@@ -20,7 +20,7 @@ import support
 from support import HUTCH
 
 IMAGE = "python"  # it has IPython's kernel, matplotlib and Pillow
-SECONDS = 30      # for anything that has to happen at all
+SECONDS = 150     # for anything that has to happen at all
 
 CTRL_C, CTRL_D, CTRL_R, CTRL_BACKSLASH, UP, TAB = "\x03", "\x04", "\x12", "\x1c", "\x1b[A", "\t"
 
@@ -450,10 +450,9 @@ def test_terminal_is_as_it_was(data):
         repl.type(CTRL_C)
         repl.prompt()
         repl.type(CTRL_D)
-        after = None
         while repl.read(SECONDS):
-            after = termios.tcgetattr(repl.fd)
-        assert after == before
+            pass
+        assert termios.tcgetattr(repl.fd) == before
 
 
 def test_window_and_job_control(repl):
@@ -493,7 +492,7 @@ def test_signal_ends_all(data):
         os.kill(repl.pid, signal.SIGTERM)
         assert repl.end() == 128 + signal.SIGTERM
         deadline = time.monotonic() + SECONDS
-        while below & set(support.process_table()):
+        while any(support.process_table().get(pid, (0, "Z"))[1] not in "ZX" for pid in below):
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
@@ -526,7 +525,7 @@ def test_out_of_memory(data):
 
 
 def test_cell_timeout(data):
-    with Terminal("--data", data, "--timeout", "1s") as repl:
+    with Terminal("--data", data, "--timeout", "5s") as repl:
         repl.prompt(1)
         repl.run("x = 5")
         shown = repl.run("while True: pass\n")

@@ -87,11 +87,12 @@ def test_cells_take_longer_than_the_policy_allows_others(server, tmp_path):
         one.path = folder + "/hutch/hutch.sock"
         session = one.ask("POST", "/v1/sessions", {}).json["id"]
         code = "import time; time.sleep(1.5); print('slept')"
-        assert one.ask("POST", "/v1/sessions/%s/cells" % session, {"code": code}).json["verdict"] == "timeout"
+        forever = code.replace("1.5", "60")
+        assert one.ask("POST", "/v1/sessions/%s/cells" % session, {"code": forever}).json["verdict"] == "timeout"
         words = [HUTCH, "repl", "--image", IMAGE, "--verbose", "--policy", "short"]
         done = subprocess.run(words, input=code.encode(), capture_output=True, timeout=gateway.SECONDS, env=environment)
         assert (done.returncode, done.stdout) == (0, b"slept\n") and BY_SERVER.encode() in done.stderr, done.stderr
-        done = subprocess.run(words + ["--timeout", "500ms"], input=code.encode(), capture_output=True, timeout=gateway.SECONDS, env=environment)
+        done = subprocess.run(words + ["--timeout", "500ms"], input=forever.encode(), capture_output=True, timeout=gateway.SECONDS, env=environment)
         assert (done.returncode, done.stdout) == (124, b"") and b"500 ms" in done.stderr, done.stderr
     shutil.rmtree(folder)
 

@@ -216,7 +216,7 @@ def test_files_fresh_directory_without_files_is_gone():
 
 
 def test_files_collected_after_timeout(data):
-    result = run_json("--data", str(data), "--timeout", "2500ms", "-c", "open('early', 'w').write('x')\nimport time; time.sleep(60)")
+    result = run_json("--data", str(data), "--timeout", "5s", "-c", "open('early', 'w').write('x')\nimport time; time.sleep(60)")
     assert result["verdict"] == "timeout" and paths(result["files"]["added"]) == ["early"]
 
 

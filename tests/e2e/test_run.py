@@ -678,6 +678,13 @@ def test_help_lists_every_option():
 # --------------------------------------------------------------------------------------------------
 # Signals to hutch itself
 
+def await_no_descendants():
+    deadline = time.monotonic() + 30
+    while support.descendants(os.getpid()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert support.descendants(os.getpid()) == set()
+
+
 def start_waiting(*options):
     """A run that says 'ready' and then waits; returns the process."""
     code = ("import signal, time, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), sys.exit(7)))\n"
@@ -696,7 +703,7 @@ def test_signal_is_passed_on(number, word, status):
     output, _ = process.communicate(timeout=20)
     assert process.returncode in status
     assert output == word
-    assert support.descendants(os.getpid()) == set()
+    await_no_descendants()
     assert support.live_runs() + support.dead_runs() == []
 
 
@@ -717,10 +724,7 @@ def test_caller_dies():
     process = start_waiting()
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 10
-    while support.descendants(os.getpid()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert support.descendants(os.getpid()) == set()
+    await_no_descendants()
     process.stdout.close()
     process.stderr.close()
 

@@ -53,7 +53,7 @@ def test_in_a_cell(warm):
 def test_of_runs_that_end_badly(warm):
     """What lies there is to be had whatever became of the program; where none ran there is nothing."""
     for code, fields, verdict in (("open('out', 'w').write('x')\nraise SystemExit(3)", {}, "error"),
-                                  ("open('out', 'w').write('x')\nimport time; time.sleep(60)", {"wall_ms": 500}, "timeout"),
+                                  ("open('out', 'w').write('x')\nimport time; time.sleep(60)", {"wall_ms": 4000}, "timeout"),
                                   ("open('out', 'w').write('x')\nimport os, signal; os.kill(os.getpid(), signal.SIGKILL)", {}, "error killed")):
         result = warm.run(code, fetch=["out", "in"], files=[("in", b"in")], **fields)
         assert result["verdict"] in verdict and result["fetched"] == [("out", b"x"), ("in", b"in")], result

@@ -60,8 +60,8 @@ TABLE = {
     "variables": ["-e", "A=1", "-e", "B=x=y é", "-c", "import os; print(os.environ['A'], os.environ['B'])"],
     "signal": ["-c", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"],
     "killed": ["-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"],
-    "time limit": ["--timeout", "300ms", "-c", "print('begun', flush=True)\nwhile True: pass"],
-    "memory limit": ["--memory", "128m", "-c", "x = bytearray(400 << 20)"],
+    "time limit": ["--timeout", "4s", "-c", "print('begun', flush=True)\nwhile True: pass"],
+    "memory limit": ["--memory", "128m", "-c", "x = bytearray(400 << 20)\nimport time; time.sleep(20)"],
     "no such module": ["-c", "import no_such_module"],
     "directory and names": ["-c", "import os; print(os.getcwd(), __name__, globals().get('__file__'), os.listdir('.'))"],
     "syntax error": ["-c", "print("],
@@ -340,13 +340,14 @@ def test_no_privileges_for_other_clients(server):
 
 
 def test_how_long_it_takes(server, runtime):
-    """It is to be worth it."""
-    def best(*words):
-        times = []
-        for _ in range(5):
+    """It is to be worth it: the best times of both ways, taken in turn."""
+    times = {(): [], ("--no-server",): []}
+    for turn in range(40):
+        for words, taken in times.items():
             begun = time.monotonic()
             assert run(runtime, *words, "-c", "pass").returncode == 0
-            times.append(time.monotonic() - begun)
-        return min(times)
-
-    assert best() < best("--no-server")
+            taken.append(time.monotonic() - begun)
+        by_server, without = map(min, times.values())
+        if turn >= 4 and by_server < without:
+            return
+    raise AssertionError(times)

@@ -143,8 +143,9 @@ def test_none_is_left_for_the_next_cell(session):
 
 def test_a_call_without_an_answer_ends_with_the_cell(session):
     code = "import threading\ndef f():\n    try: ask()\n    except RuntimeError as e: globals().update(found=str(e))\nt = threading.Thread(target=f); t.start()"
-    cell = session.execute(code, calls=["ask"])
-    session.engine.until(lambda: cell.calls)
+    cell = session.execute(code + "\ninput()", calls=["ask"], allow_input=1)
+    session.engine.until(lambda: cell.calls and cell.prompts)
+    session.reply("")
     assert session.wait(cell)["verdict"] == "ok"
     with pytest.raises(engine.Failure) as failure:
         session.answer(cell.calls[0][0], 1)

@@ -175,14 +175,14 @@ def test_an_interrupt_is_not_lost_before_the_cell_begins(session):
 
 def test_a_cell_that_takes_too_long_is_interrupted(session):
     session.run("x = 1")
-    result = session.run("print('first', flush=True)\nwhile True: pass", timeout_ms=300)
+    result = session.run("print('first', flush=True)\nwhile True: pass", timeout_ms=3000)
     assert (result["verdict"], result["was_interrupted"], result["interpreter_died"]) == ("timeout", 1, 0)
-    assert "300 ms" in result["message"] and result["outputs"][0]["text"] == "first\n"
+    assert "3000 ms" in result["message"] and result["outputs"][0]["text"] == "first\n"
     assert value(session.run("x")) == "1"
 
 
 def test_a_cell_that_cannot_be_interrupted_is_killed(session):
-    result = session.run("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nwhile True: pass", timeout_ms=200)
+    result = session.run("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nwhile True: pass", timeout_ms=3000)
     assert (result["verdict"], result["interpreter_died"]) == ("timeout", 1) and "killed" in result["message"]
     assert session.run("1")["is_fresh"]
 
@@ -205,8 +205,7 @@ def test_the_interpreter_dies(session, code, verdict, words):
 
 def test_the_interpreter_dies_between_cells(session):
     session.run("import os, threading\nthreading.Timer(0.3, os._exit, [5]).start()")
-    time.sleep(0.6)
-    session.engine.dispatch(0.1)
+    session.engine.until(lambda: session.info()["state"] == "lost", what="its death")
     result = session.run("1")
     assert result["is_fresh"] == 1 and "exit code 5" in result["message"]
 
@@ -399,9 +398,7 @@ def test_frames_that_nobody_has_asked_for(session):
     session.run("import json, os, threading, time\nf = json.dumps({'is': 'display', 'n': 1, 'data': {'text/plain': 'x' * 10000}, 'metadata': {}}).encode()\n"
                 "def flood():\n    time.sleep(0.3)\n    while True: os.write(3, len(f).to_bytes(4, 'little') + f)\n"
                 "threading.Thread(target=flood, daemon=True).start()")
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
-        session.engine.dispatch(0.1)
+    session.engine.until(lambda: session.info()["state"] == "lost", what="its death")
     result = session.run("1")
     assert result["is_fresh"] and "descriptor 3" in result["message"]
 
@@ -418,7 +415,7 @@ def test_a_rich_run(shell):
 
 def test_rich_runs_end_as_runs_do(shell):
     assert shell.run("1 / 0", rich=1)["error"]["name"] == "ZeroDivisionError"
-    run = shell.submit("print('said')\nwhile True: pass", rich=1, wall_ms=1000)
+    run = shell.submit("print('said')\nwhile True: pass", rich=1, wall_ms=8000)
     result = shell.wait(run)
     assert (result["verdict"], result["out"], result["error"]["name"]) == ("timeout", b"said\n", "KeyboardInterrupt")
     assert shell.run("import os; os._exit(4)", rich=1)["exit_code"] == 4
@@ -558,11 +555,13 @@ def test_a_checkpoint_survives_its_interpreter(session, code, verdict):
     checkpoint = session.do("checkpoint")
     for _ in range(2):
         session.run("x = 2; open('file', 'w').write('two')")
-        result = session.run("print('before', flush=True)\n" + code, **({"timeout_ms": 200} if verdict == "timeout" else {}))
+        result = session.run("print('before', flush=True)\n" + code, **({"timeout_ms": 3000} if verdict == "timeout" else {}))
         assert (result["verdict"], result["interpreter_died"], result["outputs"][0]["text"]) == (verdict, 1, "before\n") and result["message"]
         assert "no checkpoint" in session.wait(session.order("rollback", 99))["message"]
         session.do("rollback", checkpoint["id"])
-        result = session.run("import os; x, open('file').read(), sum(name.isdigit() for name in os.listdir('/proc'))")
+        result = session.run("import os, time\nuntil = time.monotonic() + 10\n"
+                             "while (n := sum(name.isdigit() for name in os.listdir('/proc'))) > 3 and time.monotonic() < until: time.sleep(0.01)\n"
+                             "x, open('file').read(), n")
         assert (value(result), result["is_fresh"], result["message"]) == ("(1, 'one', 3)", 0, ""), "process 1, this one, the parked one"
     assert session.do("checkpoint")["ok"]
 
@@ -571,9 +570,7 @@ def test_a_checkpoint_survives_a_death_between_cells(session):
     session.run("x = 1")
     checkpoint = session.do("checkpoint")
     session.run("import os, threading\nthreading.Timer(0.3, os._exit, [5]).start()")
-    until = time.monotonic() + 1
-    while time.monotonic() < until:
-        session.engine.dispatch(0.1)
+    session.engine.until(lambda: session.info()["state"] == "lost", what="its death")
     session.do("rollback", checkpoint["id"])
     assert value(session.run("x")) == "1"
 
@@ -583,9 +580,7 @@ def test_a_copy_of_a_fresh_interpreter_is_fresh(session, back):
     """An interpreter died between two cells, and the first order after that is no cell: the next cell is told, wherever it
     was gone to meanwhile."""
     session.run("x = 1\nimport os, threading\nthreading.Timer(0.2, os._exit, [5]).start()")
-    until = time.monotonic() + 0.8
-    while time.monotonic() < until:
-        session.engine.dispatch(0.1)
+    session.engine.until(lambda: session.info()["state"] == "lost", what="its death")
     copy = session.do("checkpoint" if back == "rollback" else "fork")
     session.do(back, copy["id"])
     result = session.run("x")
@@ -900,8 +895,7 @@ def test_two_deaths_without_a_cell_between_are_told():
         assert kill_inits() > 0
         one.until(lambda: session.wait(session.order("checkpoint"))["ok"], what="the next interpreter is asked")
         assert kill_inits() > 0
-        for _ in range(10):
-            one.dispatch(0.05)
+        one.until(lambda: session.info()["state"] == "lost", what="its death")
         assert session.run("1")["is_fresh"] == 1
 
 

@@ -375,6 +375,7 @@ def test_keyboard_alone(page):
 
 def test_everything_has_a_name(page):
     run(page, "import pandas as pd\nopen('f', 'w').close()\npd.DataFrame({'a': [1]})")
+    await_rows(page, "files", ["f"])
     press(page, "checkpoint")
     await_status(page, "checkpoint 1")
     nodes = page.order("Accessibility.getFullAXTree")["nodes"]
@@ -418,7 +419,7 @@ def test_colours_of_python(page):
     page.value("document.getElementById('code').value = '\"' + '\\\\\\\\x'.repeat(30000) + '(('.repeat(10000)")
     before = time.monotonic()
     page.type("x")
-    assert page.value("document.getElementById('colours').textContent.length") > 90000 and time.monotonic() - before < 5
+    assert page.value("document.getElementById('colours').textContent.length") > 90000 and time.monotonic() - before < 30
 
 
 ANSI = [("a\rb", "b"), ("10%\r20%\r", "20%"), ("a\r\nb", "a\nb"), ("\x1b[31mred\x1b[0m.", "[fg1:red]."), ("\x1b[1;4;38;5;241mx", "[bold underline:x]"),
@@ -705,8 +706,10 @@ def test_other_pages_reach_it_not(browser, server, listener):
     page = browser.page()
     page.open("http://%s/frame" % listener.address)
     gateway.await_that(lambda: any("frame" in each or "ancestor" in each for each in page.complaints))
-    tree = page.order("Page.getFrameTree")["frameTree"]
-    assert [child["frame"]["url"] for child in tree.get("childFrames", [])] == ["chrome-error://chromewebdata/"]
+
+    def frames():
+        return [child["frame"]["url"] for child in page.order("Page.getFrameTree")["frameTree"].get("childFrames", [])]
+    gateway.await_that(lambda: frames() == ["chrome-error://chromewebdata/"])
     page.open("http://%s/open" % listener.address)
     page.until("location.pathname === '/open' && document.readyState === 'complete'")
     page.click(50, 50)

@@ -1,5 +1,6 @@
 """The engine's way of running a program against the cold one: what a program can find out about itself and its sandbox has
 to be the same, but for differences that are listed here, each with its reason."""
+import contextlib
 import ctypes
 import json
 import os
@@ -238,7 +239,8 @@ def test_nothing_carries_over(tmp_path):
             done = warm.run(spoil)
             assert done["verdict"] == "ok", done["stderr"]
             found = list(compare(first, json.loads(warm.run(look, name="surroundings.py")["stdout"])))
-            strange = [entry for entry in found if not re.fullmatch(r"namespaces\..*|mounts|proc\.[ug]id_map", entry[0])]
+            # The process 4 is the holder of memory, which a sandbox may be without.
+            strange = [entry for entry in found if not re.fullmatch(r"namespaces\..*|mounts|proc\.[ug]id_map|processes\.4", entry[0])]
             assert not strange, strange
 
 
@@ -267,8 +269,13 @@ def warm(shared):
 
 
 def count_processes():
+    """Below this one, memory holders aside."""
     reap()
-    return len(support.descendants(os.getpid()))
+    count = 0
+    for pid in support.descendants(os.getpid()):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            count += status_of(pid)["SigBlk"] != [support.MEMORY_HOLDER_BLOCKS]
+    return count
 
 
 def count_groups():
@@ -476,12 +483,15 @@ def test_data_directory_that_another_run_swaps(warm, data, tmp_path, swap):
     (victim / "secret").write_text("secret")
     inner = data / "inner"
     inner.mkdir()
-    # The first run lasts until it has swapped; the second was accepted before.
+    # The first run lasts until it has swapped; the second was accepted before, and gets its place.
     act = {"link": "os.symlink(%r, 'inner')" % str(victim), "fifo": "os.mkfifo('inner')", "file": "open('inner', 'w')", "gone": "pass"}
-    fill = [warm.submit("import time; time.sleep(0.5)") for _ in range(3)]
+    fill = [warm.submit("import time; time.sleep(25)") for _ in range(3)]
     first = warm.submit("import os, time\ntime.sleep(0.2)\nos.rename('inner', 'moved')\n%s" % act[swap], data_dir=data)
     second = warm.submit("import os; print(os.listdir('/mnt/data'))\nopen('/mnt/data/mark', 'w')", data_dir=inner)
-    results = warm.wait(first, second, *fill)
+    results = warm.wait(first, second)
+    for run in fill:
+        warm.cancel(run)
+    warm.wait(*fill)
     assert results[0]["verdict"] == "ok", results[0]["stderr"]
     assert results[1]["verdict"] == "setup_failed" and results[1]["message"], results[1]
     assert os.listdir(victim) == ["secret"] and "secret" not in results[1]["stdout"]
@@ -513,7 +523,7 @@ def test_all_of_a_sandbox_is_in_its_group(warm):
     for pid in members:
         with open("/proc/%d/cgroup" % pid, encoding="ascii") as file:
             groups |= {line.strip()[3:] for line in file if line.startswith("0::")}
-    assert len(members) >= 6 and len(groups) == 1, (members, groups)
+    assert len(members) >= 5 and len(groups) == 1, (members, groups)
     name = groups.pop()
     assert os.path.basename(name).startswith("hutch-"), name
     with open("/proc/%d/cgroup" % warm.zygote_pid(), encoding="ascii") as file:
@@ -655,14 +665,14 @@ def test_processes_of_the_engine(warm):
     below = {pid for pid in support.descendants(os.getpid()) if comm(pid) in ("hutch-launcher", "hutch-anchor", "hutch-init")}
     assert len(below) >= 4
     for pid in below | {zygote}:
-        state = status_of(pid)
-        assert len(state["NSpid"]) > 1 or comm(pid) == "hutch-launcher"
         try:
+            state = status_of(pid)
+            assert len(state["NSpid"]) > 1 or comm(pid) == "hutch-launcher"
             links = open_files(pid)
             with open("/proc/%d/environ" % pid, "rb") as file:
                 environment = file.read()
-        except PermissionError:
-            continue  # not dumpable: that goes for sandboxed code as well
+        except (PermissionError, FileNotFoundError, ProcessLookupError):
+            continue  # not dumpable: that goes for sandboxed code as well; or gone
         strange = {fd: target for fd, target in links.items()
                    if not target.startswith(("socket:", "anon_inode:", "pipe:", "/dev/null", "/memfd:", "/sys/fs/cgroup", "/proc", "/ (deleted)")) and
                    not target.endswith("(deleted)") and fd > 2 and comm(pid) != "hutch-launcher" and
@@ -676,7 +686,8 @@ def test_processes_of_the_engine(warm):
 @pytest.mark.parametrize("who", ["worker", "init", "holder"])
 def test_killed_from_outside(warm, who):
     """Somebody else's SIGKILL in the middle of a run. No run depends on the memory holder."""
-    run, pids = sandbox_of(warm, "import time; time.sleep(1.5); print('end')", wall_ms=15000)
+    seconds = 5 if who == "holder" else 60
+    run, pids = sandbox_of(warm, "import time; time.sleep(%d); print('end')" % seconds, wall_ms=25000)
     if pids[who] is None:
         pytest.skip("nothing holds the memory on this architecture")
     os.kill(pids[who], signal.SIGKILL)
@@ -692,20 +703,22 @@ def test_killed_from_outside(warm, who):
 @pytest.mark.parametrize("who", ["worker", "init"])
 def test_stopped_from_outside(warm, who):
     """Neither can a stopped process keep a run beyond its time."""
-    run, pids = sandbox_of(warm, "import time; time.sleep(0.3); print('end')", wall_ms=1500)
+    run, pids = sandbox_of(warm, "import time; time.sleep(60)", wall_ms=5000)
     os.kill(pids[who], signal.SIGSTOP)
     assert warm.wait(run)["verdict"] == "timeout"
+
+
+def signal_workers(number):
+    for pid in workers():
+        with contextlib.suppress(ProcessLookupError):  # its sandbox was already on its way out
+            os.kill(pid, number)
 
 
 def test_prepared_and_killed(warm):
     """A worker that dies while it waits for a job: the next run does not notice."""
     for _ in range(2):
         warm.settle()
-        for pid in workers():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # its sandbox was already on its way out
+        signal_workers(signal.SIGKILL)
         results = warm.wait(*[warm.submit("print(%d)" % number) for number in range(4)])
         assert [result["stdout"] for result in results] == ["0\n", "1\n", "2\n", "3\n"], results
 
@@ -713,9 +726,8 @@ def test_prepared_and_killed(warm):
 def test_prepared_and_stopped(warm):
     """A worker that waits and is stopped: its run gets a result all the same, when its time is over."""
     warm.settle()
-    for pid in workers():
-        os.kill(pid, signal.SIGSTOP)
-    results = warm.wait(*[warm.submit("print(1)", wall_ms=1000) for _ in range(6)])
+    signal_workers(signal.SIGSTOP)
+    results = warm.wait(*[warm.submit("print(1)", wall_ms=4000) for _ in range(6)])
     assert {result["verdict"] for result in results} <= {"ok", "timeout"}
     for result in results:
         assert (result["verdict"] == "ok") == (result["stdout"] == "1\n")

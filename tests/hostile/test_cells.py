@@ -130,7 +130,7 @@ def test_probe(setting, shared, probe, data):
     assert beside.printed("print(value)") == "beside\n"
     warm.settle()
     neighbour.check_outside(warm, own, processes)
-    assert len(witness.cgroups()) <= groups, "left control groups"
+    warm.until(lambda: len(witness.cgroups()) <= groups, what="the end of control groups")
     setting.witness.check()
     assert support.dead_runs() == []
     test_hostile.check_data_directory(setting, probe, str(data))

@@ -168,6 +168,8 @@ def test_attack(warm, what):
         session.printed("state = 'kept'")
         cell = session.execute(KIT + ATTACKS[what], timeout_ms=300 if what == "a stop" else 5000)
         result = session.wait(cell)
+        if what == "an alarm for later":
+            warm.until(lambda: session.info()["state"] == "lost", what="the alarm")
         check_next(session)
     assert cell.results == 1 and len(session.ends) == 1, result
     if what in ("flushes", "names of unknown things", "words of a copy", "marks", "clears"):  # which harm nobody, itself neither
@@ -306,7 +308,7 @@ def test_stubborn(warm):
     sessions = {what: engine.Session(warm) for what in STUBBORN}
     for session in sessions.values():
         session.printed("state = 'kept'")
-    cells = {what: session.execute(KIT + STUBBORN[what], timeout_ms=300) for what, session in sessions.items()}
+    cells = {what: session.execute(KIT + STUBBORN[what], timeout_ms=3000) for what, session in sessions.items()}
     for what, session in sessions.items():
         result = session.wait(cells[what])
         assert result["verdict"] == "timeout" and result["interpreter_died"] and cells[what].results == 1, (what, result)

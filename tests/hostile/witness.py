@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from support import cgroup2_mount, dead_runs, descendants, live_runs, own_cgroup
+from support import MEMORY_HOLDER_BLOCKS, cgroup2_mount, dead_runs, descendants, live_runs, own_cgroup
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -153,7 +153,7 @@ class Witness:
 def leftover_processes(known):
     """Processes below us that were not there before. They are given a moment: a killed process is gone only
     when the kernel has torn it down."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while True:
         left = descendants(os.getpid()) - known
         if not left or time.monotonic() > deadline:
@@ -161,7 +161,7 @@ def leftover_processes(known):
         time.sleep(0.01)
 
 
-MEMORY_HOLDER = re.compile(rb"SigBlk:\tfffffffffffbfeff\n")  # all that can be blocked
+MEMORY_HOLDER = re.compile(b"SigBlk:\t" + MEMORY_HOLDER_BLOCKS.encode() + b"\n")
 
 
 def left_of(names):

@@ -276,7 +276,10 @@ def test_engine_loses_everything(who):
         # What was killed last may still be dying, and a run with it.
         assert any(warm.run("print('works')")["stdout"] == "works\n" for _ in range(5))
         warm.settle()
-    reap()
+    deadline = time.monotonic() + 30  # what is killed at the end is gone when the kernel has torn it down
+    while support.descendants(os.getpid()) - before and time.monotonic() < deadline:
+        reap()
+        time.sleep(0.01)
     assert not support.descendants(os.getpid()) - before
     assert run("-c", "print(1)").stdout == b"1\n"
     assert support.live_runs() + support.dead_runs() == []
@@ -299,7 +302,7 @@ def test_run_loses_everything(who):
 # --------------------------------------------------------------------------------------------------
 # Helper processes that hang: SIGSTOP is the nearest to it that a test can send
 
-ANSWER_MS, SETUP_MS = 1500, 15000
+ANSWER_MS, SETUP_MS = 5000, 15000
 
 
 def all_helpers(warm):
@@ -314,9 +317,16 @@ def all_helpers(warm):
     return {"opener": openers, "anchor": anchors, "disk": disks, "launcher": launchers, "zygote": zygotes}
 
 
+def dispatch_for(warm, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        warm.dispatch(0.05)
+
+
 def send_all(pids, sig):
     for pid in pids:
-        os.kill(pid, sig)
+        with contextlib.suppress(ProcessLookupError):  # one that a zygote forks a worker by ends by itself
+            os.kill(pid, sig)
 
 
 @pytest.mark.parametrize("who", ["zygote", "launcher", "opener"])
@@ -336,7 +346,7 @@ def test_engine_survives_a_helper_that_hangs(who, tmp_path):
         assert stats["hung"] >= 1
         assert stats["lost_zygotes" if who == "zygote" else "lost_launchers"] >= 1
         assert not set(victims) & set(sum(all_helpers(warm).values(), [])), "the one that hung is still in its place"
-        assert not [pid for pid in victims if comm(pid) and state_of(pid) != "Z"], "the one that hung is still there"
+        warm.until(lambda: not [pid for pid in victims if comm(pid) and state_of(pid) != "Z"], what="the end of the one that hung")
     reap()
 
 
@@ -400,21 +410,13 @@ def test_a_look_at_files_that_goes_with_the_opener(tmp_path):
         warm.settle()
         found = all_helpers(warm)
         send_all(found["disk"], signal.SIGSTOP)
-        run = warm.submit("for n in range(900): open('f%d' % n, 'w').close()\nprint('made', flush=True)", data_dir=tmp_path)
-        deadline = time.monotonic() + 2  # by then it waits, as nothing else is left to do
-        while time.monotonic() < deadline:
-            warm.dispatch(0.05)
+        run = warm.run_streaming("for n in range(900): open('f%d' % n, 'w').close()\nprint('made', flush=True)", word=b"made\n", data_dir=tmp_path)
+        dispatch_for(warm, 2)  # by then it waits, as nothing else is left to do
         assert not run.results
         send_all(found["opener"], signal.SIGKILL)
         result = warm.wait(run)
-        assert (result["verdict"], result["stdout"], len(result["files"]["added"])) == ("ok", "made\n", 900), result
+        assert (result["verdict"], run.output[1], len(result["files"]["added"])) == ("ok", b"made\n", 900), result
     reap()
-
-
-def dispatch_for(warm, seconds):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        warm.dispatch(0.05)
 
 
 SHELL = {"max_running": 3, "setup_ms": SETUP_MS, "zygotes": (("shell", None, ("IPython", "ipykernel"), 2, 2),)}
@@ -451,10 +453,10 @@ def test_a_session_that_ends_while_its_files_are_listed(ends):
             checkpoint = one.do("checkpoint")["id"]
         disks = all_helpers(warm)["disk"]
         send_all(disks, signal.SIGSTOP)
-        dies = "threading.Timer(0.2, os._exit, [5]).start()\n" if "death" in ends else ""
+        dies = "threading.Timer(1.5, os._exit, [5]).start()\n" if "death" in ends else ""
         waits = one.execute(dies + "open('last', 'w').close()\nprint('made')")
         warm.until(lambda: b"made" in waits.text())
-        dispatch_for(warm, 0.6)  # by then it is dead
+        dispatch_for(warm, 4 if dies else 0.6)  # by then it is dead
         assert waits.result is None
         if not dies:
             getattr(one, ends)()
@@ -495,9 +497,9 @@ def test_a_cell_that_died_is_not_timed_out_by_its_files():
         one.run("import os\nfor n in range(900): open('f%d' % n, 'w').close()")
         disks = all_helpers(warm)["disk"]
         send_all(disks, signal.SIGSTOP)
-        waits = one.execute("open('last', 'w').close()\nprint('made', flush=True)\nos._exit(3)", timeout_ms=300)
+        waits = one.execute("open('last', 'w').close()\nprint('made', flush=True)\nos._exit(3)", timeout_ms=3000)
         warm.until(lambda: b"made" in waits.text())
-        dispatch_for(warm, 0.8)
+        dispatch_for(warm, 4)
         assert waits.result is None and one.interrupt() == 0
         send_all(disks, signal.SIGCONT)
         result = one.wait(waits)
@@ -534,7 +536,7 @@ def state_of(pid):
         return ""
 
 
-FREE_SECONDS = 6  # two are promised; the rest is for a machine that has other things to do
+FREE_SECONDS = 20  # two are promised; the rest is for a machine that has other things to do
 
 
 def test_closed_while_everything_hangs():
@@ -546,9 +548,7 @@ def test_closed_while_everything_hangs():
             found = all_helpers(warm)
             for who in stopped:
                 assert found[who], who
-                for pid in found[who]:
-                    with contextlib.suppress(ProcessLookupError):  # one that a zygote forks a worker by ends by itself
-                        os.kill(pid, signal.SIGSTOP)
+                send_all(found[who], signal.SIGSTOP)
             begin = time.monotonic()
         finally:
             warm.close()

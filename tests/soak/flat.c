@@ -210,7 +210,7 @@ void counts_take(struct hutch_engine *engine, struct procs *procs, struct counts
     for (size_t i = 0; i < procs->n; i++) {
         const struct proc *p = &procs->all[i];
 
-        if (!p->is_ours)
+        if (!p->is_ours || p->is_holder)
             continue;
         m[p->is_zombie ? ZOMBIES : PROCESSES]++;
         if (p->is_zombie || p->kind == PROC_INIT || p->kind == PROC_WORKER)
@@ -311,6 +311,7 @@ int soak_flat(const struct settings *settings)
            load.n / (now_ms() - begin) * 1e3, load.restarted);
     load_close(&load);
     last = (struct counts){ 0 };
+    procs_check_gone(procs);
     measure_self(last.n);
     procs_scan(procs, 0);
     last.n[PROCESSES] = procs_count(procs);

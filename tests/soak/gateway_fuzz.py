@@ -224,7 +224,7 @@ class Fuzz:
 
 def run(folder, seconds, seed, image):
     """Counts of what was answered, by status. @folder: for the server's socket."""
-    server = gateway.Server(folder, "--timeout", "2s", "--request-timeout", "2s", "--jobs", "2", image=image)
+    server = gateway.Server(folder, "--timeout", "10s", "--request-timeout", "2s", "--jobs", "2", image=image)
     fuzz = Fuzz(server, seed)
     try:
         fuzz.run(seconds)

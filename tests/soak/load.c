@@ -137,6 +137,7 @@ void load_open(struct load *load, const struct settings *settings, unsigned room
     options.zygotes = zygotes;
     options.n_zygotes = 2;
     options.max_running = settings->jobs;
+    options.layouts = 1; /* further ones are made in pauses: what is counted would grow by them, whenever that is */
     if (hutch_engine_open(&options, &load->engine, &err) < 0)
         die("%s", err.message);
 }

@@ -37,6 +37,7 @@ static bool read_proc(pid_t pid, struct proc *ret)
     *ret = (struct proc){ .pid = pid, .is_disk_worker = strncmp(text, "Name:\thutch-disk\n", 17) == 0 };
     line = strstr(text, "\nState:\t");
     ret->is_zombie = line && (line[8] == 'Z' || line[8] == 'X');
+    ret->is_holder = strstr(text, "\nSigBlk:\tfffffffffffbfeff\n") != NULL; /* all but SIGKILL and SIGSTOP */
     line = strstr(text, "\nPPid:\t");
     ret->ppid = line ? atoi(line + 7) : 0;
     line = strstr(text, "\nNSpid:");
@@ -150,7 +151,7 @@ unsigned procs_count(const struct procs *procs)
 
 void procs_check_gone(struct procs *procs)
 {
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 1500; i++) {
         procs_reap();
         procs_scan(procs, 0);
         if (procs_count(procs) == 0)

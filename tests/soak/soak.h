@@ -80,6 +80,7 @@ struct proc {
     pid_t pid, ppid;
     enum proc_kind kind;
     bool is_ours, is_zombie, is_disk_worker;
+    bool is_holder; /* of a sandbox's memory, which it may be without */
     unsigned depth; /* pid namespaces below ours */
     pid_t inner;    /* pid in the innermost */
 };

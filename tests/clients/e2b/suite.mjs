@@ -88,8 +88,8 @@ const parts = {
     seen.python = (await sandbox.runCode("1 + 1", { language: "Python" })).text;
     seen.timeout = await failure(() => sandbox.runCode("import time\ntime.sleep(60)", { timeoutMs: 700 }));
     seen.afterTimeout = (await sandbox.runCode("6 * 7")).text;
-    const both = await Promise.all([sandbox.runCode("z = 1; z"), sandbox.runCode("z + 1")]);
-    seen.queued = both.map((execution) => execution.text);
+    const both = await Promise.all([1, 2].map(() => sandbox.runCode("z = globals().get('z', 0) + 1; z")));
+    seen.queued = both.map((execution) => execution.text).sort();
     seen.died = (await sandbox.runCode("os._exit(3)")).error;
     seen.afterDeath = (await sandbox.runCode("6 * 7")).text;
   },

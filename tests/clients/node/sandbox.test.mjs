@@ -4,7 +4,7 @@ import test from 'node:test';
 
 import { SandboxSession } from 'hutch';
 
-import { client, rejected } from './common.mjs';
+import { client, rejected, until } from './common.mjs';
 
 async function withSandbox(use) {
   const sandbox = await SandboxSession.open(client);
@@ -35,7 +35,7 @@ test('run: an abort kills the command', () => withSandbox(async (sandbox) => {
   while (await client.findSession(sandbox.session.id).files().then((files) => !files.length)) await new Promise((go) => setTimeout(go, 50));
   controller.abort(new RangeError('mine'));
   assert.equal((await run).message, 'mine');
-  assert.equal((await sandbox.run({ command: 'grep -l sleep /proc/[0-9]*/comm | wc -l' })).stdout, '0\n');
+  await until(async () => (await sandbox.run({ command: 'grep -l sleep /proc/[0-9]*/comm | wc -l' })).stdout === '0\n');
 }));
 
 test('spawn: streams, wait and kill', () => withSandbox(async (sandbox) => {

@@ -42,8 +42,12 @@ def others():
 def program_counter(pid):
     """Of the memory holder: procfs says it, or its code is looked for in this process's own memory, which it shares."""
     try:
-        with open("/proc/%d/syscall" % pid, encoding="ascii") as file:
-            return int(file.read().split()[-1], 16)
+        while True:
+            with open("/proc/%d/syscall" % pid, encoding="ascii") as file:
+                words = file.read().split()
+            if words[0] != "running":  # it is on its way into the call that it sleeps in
+                return int(words[-1], 16)
+            time.sleep(0.01)
     except FileNotFoundError:
         pass
     code = b"\xb8\x22\0\0\0" + SYSCALL + b"\x48\x83\xf8\xfc"  # mov $34, %eax: pause; syscall; cmp $-4, %rax
@@ -75,7 +79,7 @@ def memory_holder():
 
 
 def wait_until_gone(pid):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while is_there(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not is_there(pid)
@@ -257,7 +261,7 @@ def is_there(pid):
     try: os.kill(pid, 0)
     except OSError: return False
     return True
-for _ in range(100):
+for _ in range(500):
     left = [pid for pid in range(2, 1000) if pid != os.getpid() and is_there(pid)]
     if not left:
         break

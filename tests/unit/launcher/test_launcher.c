@@ -331,7 +331,7 @@ static void build(struct rig *r, struct warm_box *w, const char *name, const cha
     hear(job[0], &hello, sizeof(hello), NULL, 0, &n_fds, "the worker");
     if (hello.what != WORKER_READY)
         fail_msg("worker: %s", hello.err.msg);
-    assert_true(hello.holder_pid > 1);
+    assert_true(hello.holder_pid != 1); /* 0: it goes without, on a machine that was too busy */
     w->holder = hello.holder_pid;
     w->job = job[0];
     w->out = out[0];
@@ -397,6 +397,18 @@ static char *run_code(struct rig *r, struct warm_box *w, const char *code, int w
 }
 
 
+/* A sandbox whose memory is held: the first of some. */
+static void build_with_holder(struct rig *r, struct warm_box *w)
+{
+    for (int i = 0; i < 50; i++) {
+        build(r, w, NAME, "");
+        if (w->holder > 1)
+            return;
+        run_code(r, w, "pass", 0);
+    }
+    fail_msg("no memory is held");
+}
+
 static void test_a_worker_runs_in_the_sandbox(void **state)
 {
     struct warm_box w;
@@ -425,7 +437,7 @@ static void test_its_namespaces_are_those_of_init(void **state)
 {
     struct warm_box w;
 
-    build(*state, &w, NAME, "");
+    build_with_holder(*state, &w);
     /* init does not let anybody look, so what is seen is compared with what the zygote would see: nothing but its
      * own */
     assert_string_equal(run_code(*state, &w,
@@ -442,7 +454,7 @@ static void test_the_pin_can_do_nothing(void **state)
 {
     struct warm_box w;
 
-    build(*state, &w, NAME, "");
+    build_with_holder(*state, &w);
     assert_string_equal(
         run_code(*state, &w,
                  "t = open('/proc/%d/status' % max(int(e) for e in os.listdir('/proc') if e.isdigit())).read()\n"
@@ -450,7 +462,7 @@ static void test_the_pin_can_do_nothing(void **state)
                  " 'Seccomp:\t')).encode())",
                  0),
         "CapEff:\t0000000000000000 NoNewPrivs:\t1 Seccomp:\t2");
-    build(*state, &w, NAME, "");
+    build_with_holder(*state, &w);
     /* its code, at the return address of the call that it sleeps in, becomes getpid() for ever; that ends it */
     assert_string_equal(run_code(*state, &w,
                                  "import ctypes, signal, time\n"

@@ -125,12 +125,12 @@ static void test_verdicts(void **state)
           "the program was killed by SIGKILL, and not by hutch" },
         { "kill -SYS $$", 0, 0, HUTCH_DENIED, -1, SIGSYS, "", "",
           "the program made a system call that is never allowed" },
-        { "echo out; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, -1, SIGTERM, "out\n", "",
-          "the run took longer than 300 ms" },
-        { "trap '' TERM; echo out; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, -1, SIGKILL, "out\n", "",
-          "the run took longer than 300 ms" },
-        { "trap 'echo late; exit 0' TERM; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, 0, 0, "late\n", "",
-          "the run took longer than 300 ms" },
+        { "echo out; while :; do :; done", LIMIT_WALL, 2000, HUTCH_TIMEOUT, -1, SIGTERM, "out\n", "",
+          "the run took longer than 2000 ms" },
+        { "trap '' TERM; echo out; while :; do :; done", LIMIT_WALL, 2000, HUTCH_TIMEOUT, -1, SIGKILL, "out\n", "",
+          "the run took longer than 2000 ms" },
+        { "trap 'echo late; exit 0' TERM; while :; do :; done", LIMIT_WALL, 2000, HUTCH_TIMEOUT, 0, 0, "late\n", "",
+          "the run took longer than 2000 ms" },
         { "while :; do :; done", LIMIT_CPU_TIME, 200, HUTCH_CPU_TIME, -1, SIGKILL, "", "",
           "the program used more than 200 ms of CPU time" },
         { "yes", LIMIT_OUTPUT, 10, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "y\ny\ny\ny\ny\n", "",
@@ -156,7 +156,7 @@ static void test_verdicts(void **state)
 
         print_message("  %s\n", rows[i].script);
         prepare(p, rows[i].script, &job);
-        job.spec.grace_ms = 100;
+        job.spec.grace_ms = rows[i].limit == LIMIT_WALL && rows[i].signal != SIGKILL ? 30000 : 100;
         if (rows[i].value)
             job.spec.limits[rows[i].limit] = rows[i].value;
         run(&job);
