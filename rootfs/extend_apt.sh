@@ -23,19 +23,33 @@ parts=
 for part in usr opt etc var bin sbin lib lib32 lib64 libx32; do
     [ ! -d "/$part" ] || [ -L "/$part" ] || parts="$parts /$part"
 done
+# Of when a file was made the overlay says what the file system says that has the changes; 0 where it does not know.
+sleep 0.1
+: >/.began
+made=$(stat -c %.9W /.began)
+rm /.began
+
 # What its user may not use is empty and has no mode in an image, and is root's to use.
 # shellcheck disable=SC2086  # a list of words
 find $parts -xdev ! -type l -perm 0000 -exec chmod u+rwX {} \;
 
 # What has changed since then is the layer. No file of the image is as young, as it was unpacked before this began; a clock
-# of the kernel's is read for both, which may stand still for some milliseconds.
+# of the kernel's is read for both, which may stand still for some milliseconds. A link that is made outside to a file of the
+# image is such a change, too, and none of this layer's: what is changed here was copied for it, and so made here.
 sleep 0.1
 : >"$began"
 sleep 0.1
-changed() { # DIRECTORY TEST...: of what has changed below it
+changed() { # DIRECTORY TEST...: the names of what has changed below it, each with NUL at its end
     directory=$1
     shift
-    find "$directory" -xdev -cnewer "$began" "$@"
+    find "$directory" -xdev -cnewer "$began" "$@" -print0 >"$work/younger" || return 1
+    case $made in
+    0 | 0.* | -*) cat "$work/younger" ;;
+    *)
+        xargs -0 -r stat --printf '%.9W %n\0' -- <"$work/younger" >"$work/made" || return 1
+        { printf '%s \0' "$made" && cat "$work/made"; } | sort -z | sed -z '0,/^[0-9.]* $/d; s/^[^ ]* //'
+        ;;
+    esac
 }
 
 mkdir "$work/debs"
@@ -116,7 +130,7 @@ run_dpkg --configure --pending || complain
 
 # 4. What the images' own packages would have done: their scripts are not there any more.
 ldconfig || fail "ldconfig failed"
-[ ! -x /usr/bin/fc-cache ] || [ -z "$(changed /usr/share/fonts -print -quit)" ] || fc-cache -s || fail "fc-cache failed"
+[ ! -x /usr/bin/fc-cache ] || [ -z "$(changed /usr/share/fonts | head -c 1)" ] || fc-cache -s || fail "fc-cache failed"
 # Which of several programs has a common name stays the image's choice.
 while read -r name target; do
     [ "$(readlink "/etc/alternatives/$name")" = "$target" ] || ln -sfn "$target" "/etc/alternatives/$name"
@@ -126,9 +140,9 @@ changed /usr -type f -name '*.py' -path '*/python3*' >"$work/sources"
 if [ -s "$work/sources" ] && [ -x /usr/bin/python3 ]; then
     python3 -ISBc '
 import py_compile, sys
-for line in sys.stdin.buffer.read().splitlines():
+for name in filter(None, sys.stdin.buffer.read().split(b"\0")):
     try:
-        py_compile.compile(line.decode(), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        py_compile.compile(name.decode(), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     except (py_compile.PyCompileError, OSError, ValueError):
         pass' <"$work/sources"
 fi
@@ -150,12 +164,13 @@ rm -f /var/lib/dpkg/statoverride
 # read becomes nobody's, and empty, when hutch unpacks it; here it has to be read all the same.
 for part in $parts; do
     find "$part" -xdev -type d ! -perm -u=rx -exec chmod u+rx {} \;
-    changed "$part" -type f ! -perm -u=r -exec chmod u+r {} +
+    changed "$part" -type f ! -perm -u=r >"$work/unreadable" || fail "what has changed cannot be listed"
+    xargs -0 -r chmod u+r -- <"$work/unreadable"
 done
 mkdir -p "$work/out/tree"
 cp "$work/debs/lock.json" "$work/out/lock.json"
 for part in $parts; do
-    changed "$part" \( -type f -o -type d -o -type l \) -print0 >>"$work/found" || fail "what has changed cannot be listed"
+    changed "$part" \( -type f -o -type d -o -type l \) >>"$work/found" || fail "what has changed cannot be listed"
 done
 sed -z 's,^,.,' "$work/found" | sort -z >"$work/names"
 tar --create --file="$work/layer.tar" --owner=0 --group=0 --numeric-owner --format=gnu --transform='s,^\./,tree/,S' \

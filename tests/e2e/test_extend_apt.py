@@ -1,5 +1,6 @@
 """hutch rootfs extend --apt: packages of Debian in a layer over an image. Their scripts run as they are, in a sandbox without a network
 and without the ids that they ask for."""
+import glob
 import json
 import os
 import shutil
@@ -96,6 +97,22 @@ def test_scripts_run(home, sources, first, archive):
     # The same again is found.
     for words in ("first", " first ", "first,first"):
         assert extend(home, "--apt", words, image=IMAGE, env={**sources, **NO_BUILDER}) == digest
+
+
+def test_a_link_to_a_file_of_the_image_is_no_change(home, sources, archive):
+    """Another store may make one at any time. It changes what the kernel says of the file, as this does, and nothing of the file."""
+    debs.package(archive.folder, "slow", files={"usr/share/slow/file": "text"}, scripts={"postinst": "sleep 2\n"})
+    touched = glob.glob("%s/images/trees/*/root/usr/bin/env" % support.hutch_home())
+    assert touched
+    process = subprocess.Popen([support.HUTCH, "rootfs", "extend", "--quiet", IMAGE, "--apt", "slow"], env=environment(home, **sources),
+                               stdout=subprocess.PIPE)
+    while process.poll() is None:
+        for path in touched:
+            os.chmod(path, os.stat(path).st_mode & 0o7777)
+        time.sleep(0.05)
+    assert process.returncode == 0
+    names = {name for _, _, names in os.walk(home) for name in names}
+    assert "file" in names and "env" not in names
 
 
 def test_nothing_is_privileged_on_the_disk(home, sources, first):
