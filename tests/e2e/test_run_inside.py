@@ -173,12 +173,18 @@ def variables():
     path = os.path.join(os.path.dirname(support.root_of_image("python")), "config.json")
     with open(path, encoding="utf-8") as kept:
         before = kept.read()
+
+    def replace(text):
+        """By another file: other stores may have links to this one."""
+        with open(path + ".new", "w", encoding="utf-8") as new:
+            new.write(text)
+        os.chmod(path + ".new", os.stat(path).st_mode & 0o7777)
+        os.replace(path + ".new", path)
+
     env = ["KIND=image", "HOME=/home/of/image", "PATH=/opt/none:/usr/bin:/bin", "PYTHONPATH=/opt/modules"]
-    with open(path, "w", encoding="utf-8") as kept:
-        json.dump({"Env": env}, kept)
+    replace(json.dumps({"Env": env}))
     yield
-    with open(path, "w", encoding="utf-8") as kept:
-        kept.write(before)
+    replace(before)
 
 
 WAYS = {"program of the image": ["--", "python3", "-c"], "cold": ["-c"], "warm": ["--warm", "-c"], "cell": ["--rich", "-c"]}
