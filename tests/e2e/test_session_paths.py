@@ -4,6 +4,7 @@ import ctypes
 import errno
 import json
 import os
+import signal
 import time
 
 import pytest
@@ -361,7 +362,7 @@ def test_idle(shell):
 
 # names() inside: {pid: what it is called}.
 NAMES = """
-import json, os, signal
+import json, os
 def names():
     found = {}
     for pid in filter(str.isdigit, os.listdir('/proc')):
@@ -373,14 +374,19 @@ def names():
 """
 
 
-def test_a_killed_spawner(session):
+def signal_spawner(session, number):
+    """There is one."""
     pid = session.printed(NAMES + """
 for pid, name in names().items():
     if name == 'hutch-spawner\\n':
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, %d)
         print(pid)
-""")
+""" % number)
     assert int(pid) > 1
+
+
+def test_a_killed_spawner(session):
+    signal_spawner(session, signal.SIGKILL)
     pass_time(session, 0.2)
     code, message = session.path_fails("stat", "/tmp")
     assert code == errno.ECANCELED and "killed" in message
@@ -391,13 +397,7 @@ for pid, name in names().items():
 
 def test_a_stopped_spawner(session):
     """Nothing waits longer than it may, and others do not notice."""
-    pid = session.printed(NAMES + """
-for pid, name in names().items():
-    if name == 'hutch-spawner\\n':
-        os.kill(pid, signal.SIGSTOP)
-        print(pid)
-""")
-    assert int(pid) > 1
+    signal_spawner(session, signal.SIGSTOP)
     orders = [session.path_order("stat", "/tmp", timeout_ms=300) for _ in range(20)]
     replies = session.wait(*orders)
     assert {reply["code"] for reply in replies} == {errno.ETIMEDOUT}

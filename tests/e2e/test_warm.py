@@ -240,7 +240,8 @@ def test_nothing_carries_over(tmp_path):
             assert done["verdict"] == "ok", done["stderr"]
             found = list(compare(first, json.loads(warm.run(look, name="surroundings.py")["stdout"])))
             # The process 4 is the holder of memory, which a sandbox may be without.
-            strange = [entry for entry in found if not re.fullmatch(r"namespaces\..*|mounts|proc\.[ug]id_map|processes\.4", entry[0])]
+            strange = [entry for entry in found if not re.fullmatch(r"namespaces\..*|mounts|proc\.[ug]id_map", entry[0]) and
+                       not (entry[0] == "processes.4" and None in entry[1:])]
             assert not strange, strange
 
 
@@ -523,7 +524,7 @@ def test_all_of_a_sandbox_is_in_its_group(warm):
     for pid in members:
         with open("/proc/%d/cgroup" % pid, encoding="ascii") as file:
             groups |= {line.strip()[3:] for line in file if line.startswith("0::")}
-    assert len(members) >= 5 and len(groups) == 1, (members, groups)
+    assert len(members) >= 5 + (pids["holder"] is not None) and len(groups) == 1, (members, groups)
     name = groups.pop()
     assert os.path.basename(name).startswith("hutch-"), name
     with open("/proc/%d/cgroup" % warm.zygote_pid(), encoding="ascii") as file:
