@@ -256,6 +256,12 @@ check-full: ## the same as root, as a user, without control groups, and with eve
 	@$(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
 
+.PHONY: check-suites
+check-suites: ## run other people's test suites inside and outside and compare (hours); HUTCH_SUITES="grep sed" chooses
+	@.ci/packages build images suites
+	@$(SUBMAKE) all
+	@HUTCH_BIN=$(abspath $(B))/hutch tests/suites/run
+
 .PHONY: soak
 soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` has in a short form (an hour or two)
 	@.ci/packages build images test

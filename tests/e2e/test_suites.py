@@ -1,0 +1,101 @@
+"""What `make check-suites` counts: the readers of tests/suites, its judgement, and that its table, its file and its page agree."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TREE, "tests", "suites"))
+
+import judge  # noqa: E402  (the path comes first)
+import reading  # noqa: E402
+import table  # noqa: E402
+
+TRS = ":test-result: PASS\n:global-test-result: PASS\n:recheck: no\n"
+JUNIT = """<testsuites><testsuite name="a">
+<testcase classname="test.A" name="one" status="run" result="completed"/>
+<testcase classname="test.A" name="two" status="run" result="completed"><failure>no</failure></testcase>
+<testcase classname="test.A" name="three"><skipped/></testcase>
+<testcase classname="test.A" name="four" result="skipped"/>
+</testsuite></testsuites>"""
+GO = """{"Action":"run","Package":"io","Test":"TestCopy"}
+{"Action":"pass","Package":"io","Test":"TestCopy","Elapsed":0}
+{"Action":"skip","Package":"io","Test":"TestBig","Elapsed":0}
+# a line of the compiler
+{"Action":"fail","Package":"io","Elapsed":0.1}
+"""
+TAP = """1..4
+ok 1 - it starts
+not ok 2 - it ends # TODO known breakage
+ok 3 # skip no network
+    ok 1 - within another
+not ok 4 - it goes on
+"""
+
+
+@pytest.mark.parametrize("reader, files, printed, units, expected", [
+    (reading.automake("tests"), {"src/tests/a.trs": TRS, "src/tests/b.trs": TRS.replace("PASS", "SKIP"),
+                                 "src/tests/c.trs": TRS.replace("PASS", "XFAIL")}, "", ["a.sh", "b", "c", "d"],
+     {("a.sh", ""): "pass", ("b", ""): "skip", ("c", ""): "fail"}),
+    (reading.statuses, {}, "noise\n=== 0 a\n=== 77 b\n=== 1 c d\n", [], {("a", ""): "pass", ("b", ""): "skip", ("c d", ""): "fail"}),
+    (reading.files_of_tap("t"), {"src/t/x.sh.tap": TAP}, "=== 1 x.sh\n", ["x.sh"],
+     {("x.sh", ""): "fail", ("x.sh", "it starts"): "pass", ("x.sh", "it ends"): "fail", ("x.sh", "3"): "skip",
+      ("x.sh", "within another"): "pass", ("x.sh", "it goes on"): "fail"}),
+    (reading.junit, {"out/a.xml": JUNIT}, "=== 2 a\n", ["a", "b"],
+     {("a", ""): "fail", ("a", "test.A.one"): "pass", ("a", "test.A.two"): "fail", ("a", "test.A.three"): "skip", ("a", "test.A.four"): "skip"}),
+    (reading.go, {}, GO, [], {("io", "TestCopy"): "pass", ("io", "TestBig"): "skip", ("io", ""): "fail"}),
+    (reading.autotest, {}, "  1: tar version    ok\n 12: long names   FAILED (long.at:30)\n 13: sparse  skipped (s.at:1)\n", [],
+     {("1", "tar version"): "pass", ("12", "long names"): "fail", ("13", "sparse"): "skip"}),
+], ids=["automake", "statuses", "tap", "junit", "go", "autotest"])
+def test_readers(tmp_path, reader, files, printed, units, expected):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert reading.collect(reader, str(tmp_path), printed, units) == expected
+
+
+def test_a_name_that_comes_twice_has_a_number():
+    assert reading.collect(reading.statuses, "", "=== 0 a\n=== 1 a\n", []) == {("a", ""): "pass", ("a", " [2]"): "fail"}
+
+
+def test_only_what_is_steady_counts():
+    """What came out alike once, and what differs from run to run outside, is no difference; what is missing on one side is one."""
+    runs = [({"always": "fail", "inside": "fail", "outside": "pass"}, {"always": "pass", "inside": "pass", "outside": "fail", "missing": "pass"}),
+            ({"always": "fail", "inside": "pass", "outside": "pass"}, {"always": "pass", "inside": "pass", "outside": "pass", "missing": "pass"})]
+    assert judge.steady(runs) == {"always": ("fail", "pass"), "missing": ("none", "pass")}
+
+
+def test_a_new_difference_and_one_that_has_gone():
+    rows = {("a", "known"): ("fail", "pass", "why"), ("a", "gone"): ("fail", "pass", "why"), ("a", "another"): ("fail", "pass", "why"),
+            ("not run", ""): ("fail", "pass", "why")}
+    found = {("a", "known"): ("fail", "pass"), ("a", "new"): ("skip", "pass"), ("a", "another"): ("skip", "pass")}
+    assert judge.verdict(found, rows, {"a"}) == (
+        [("a", "known", "fail", "pass")],
+        [("a", "another", "skip", "pass"), ("a", "new", "skip", "pass")],
+        [("a", "another", "fail", "pass"), ("a", "gone", "fail", "pass")])
+
+
+@pytest.mark.parametrize("line", [
+    "grep\ta\t\tfail\tpass", "grep\ta\t\tpass\tpass\tno difference at all", "grep\ta\t\tfail\tok\tanother word than ours",
+    "grep\ta\t\tfail\tpass\tno", "grep\ta\t\tfail\tpass\tit comes twice\ngrep\ta\t\tfail\tpass\tit comes twice"],
+    ids=["five fields", "no difference", "unknown word", "no reason", "twice"])
+def test_mistakes_in_the_file(tmp_path, line):
+    path = tmp_path / "differences.txt"
+    path.write_text("# comment\n\n" + line + "\n")
+    with pytest.raises(judge.Mistake):
+        judge.known(str(path))
+
+
+def test_file_and_table_agree():
+    names = [suite.name for suite in table.SUITES]
+    assert len(names) == len(set(names))
+    assert set(judge.known()) <= set(names)
+    for suite in table.SUITES:
+        assert suite.tree in table.TREES
+        assert all(len(reason.split()) > 2 for reason in suite.left_out.values()), suite.name
+
+
+def test_a_suite_that_nobody_knows():
+    done = subprocess.run([os.path.join(TREE, "tests", "suites", "run"), "greb"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "no suite is called greb; there are grep" in done.stderr

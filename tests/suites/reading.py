@@ -1,0 +1,147 @@
+"""From what a suite prints or writes to one word for each test: "pass", "fail" or "skip".
+
+Each reader takes the folder of a side, what the command printed, and the units that it was given. It yields (unit, test, word). A test
+that is there on one side only counts as "none" on the other. Names lose what changes from run to run: process numbers, temporary names."""
+import json
+import os
+import re
+import xml.etree.ElementTree
+
+# An expected failure is a failure that both sides have to have; a pass that was not expected is a pass.
+TRS = {"PASS": "pass", "FAIL": "fail", "SKIP": "skip", "XFAIL": "fail", "XPASS": "pass", "ERROR": "fail"}
+TAP = re.compile(r"^\s*(not ok|ok)\b ?(\d*)(?: ?-? ?)(.*)$")
+DIRECTIVE = re.compile(r"(?<!\\)#\s*(skip|todo)\b.*$", re.IGNORECASE)
+MOST = 400_000  # tests of one run; more is a mistake of the reader
+
+
+def text_of(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as text:
+            return text.read()
+    except OSError:
+        return ""
+
+
+def stable(name):
+    """Without what differs from run to run, and without what would break a line of the table."""
+    name = re.sub(r"0x[0-9a-f]{6,}", "0x…", name)
+    return re.sub(r"\s+", " ", name).strip()[:300]
+
+
+def tap(unit, text):
+    """Each line of TAP; the number stands for a test without a name."""
+    for line in text.splitlines():
+        found = TAP.match(line)
+        if not found:
+            continue
+        word, number, name = found.groups()
+        directive = DIRECTIVE.search(name)
+        status = "pass" if word == "ok" else "fail"
+        if directive and directive.group(1).lower() == "skip":
+            status = "skip"
+        name = stable(DIRECTIVE.sub("", name))
+        yield unit, name or number, status
+
+
+def automake(where):
+    """The .trs beside each unit, below src/ or src/@where."""
+    def read(data, _printed, units):
+        for unit in units:
+            text = text_of(os.path.join(data, "src", where, re.sub(r"\.(sh|pl|test|py)$", "", unit) + ".trs")) or \
+                text_of(os.path.join(data, "src", where, unit + ".trs"))
+            seen = 0
+            for line in text.splitlines():
+                if line.startswith(":test-result:"):
+                    seen += 1
+                    word, _, name = line[len(":test-result:"):].strip().partition(" ")
+                    yield unit, stable(name), TRS.get(word, "fail")
+            if not seen:
+                yield unit, "", "none"
+    return read
+
+
+def lines(_data, printed, _units):
+    """What our own loops print: "=== WORD UNIT", or "=== WORD UNIT: TEST"."""
+    for line in printed.splitlines():
+        if line.startswith("=== "):
+            word, _, name = line[len("=== "):].partition(" ")
+            unit, _, test = name.partition(": ")
+            yield unit, stable(test), word if word in ("pass", "fail", "skip") else "fail"
+
+
+def status_word(status):
+    return {0: "pass", 77: "skip"}.get(status, "fail")
+
+
+def statuses(_data, printed, _units):
+    """"=== STATUS UNIT" of a loop that only knows exit codes: 0, 77, or another one."""
+    for line in printed.splitlines():
+        found = re.match(r"=== (\d+) (.*)$", line)
+        if found:
+            yield found.group(2), "", status_word(int(found.group(1)))
+
+
+def files_of_tap(where):
+    """UNIT.tap below src/@where, with the slashes of a unit's name as they are, and a line "=== STATUS UNIT" for each."""
+    def read(data, printed, units):
+        yield from statuses(data, printed, units)
+        for unit in units:
+            yield from tap(unit, text_of(os.path.join(data, "src", where, unit + ".tap")))
+    return read
+
+
+def junit(data, printed, units):
+    """out/UNIT.xml, and a line "=== STATUS UNIT" for each unit as a whole."""
+    yield from statuses(data, printed, units)
+    for unit in units:
+        path = os.path.join(data, "out", unit.replace("/", "_") + ".xml")
+        try:
+            root = xml.etree.ElementTree.parse(path).getroot()
+        except (OSError, xml.etree.ElementTree.ParseError):
+            continue
+        for case in root.iter("testcase"):
+            name = ".".join(part for part in (case.get("classname"), case.get("name")) if part)
+            kinds = {child.tag for child in case}
+            if case.get("result") == "skipped" or case.get("status") == "skipped" or "skipped" in kinds:
+                word = "skip"
+            else:
+                word = "fail" if kinds & {"failure", "error"} else "pass"
+            yield unit, stable(name), word
+
+
+def go(_data, printed, _units):
+    """`go test -json`: one object a line."""
+    words = {"pass": "pass", "fail": "fail", "skip": "skip"}
+    for line in printed.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if event.get("Action") in words and "Package" in event:
+            yield event["Package"], stable(event.get("Test", "")), words[event["Action"]]
+
+
+AUTOTEST = re.compile(r"^\s*(\d+): (.*?)\s+(ok|FAILED|skipped|expected failure|UNEXPECTED PASS)\b")
+
+
+def autotest(_data, printed, _units):
+    """GNU Autotest: the number is the unit."""
+    words = {"ok": "pass", "FAILED": "fail", "skipped": "skip", "expected failure": "fail", "UNEXPECTED PASS": "pass"}
+    for line in printed.splitlines():
+        found = AUTOTEST.match(line)
+        if found:
+            yield found.group(1), stable(found.group(2)), words[found.group(3)]
+
+
+def collect(reader, data, printed, units):
+    """{(unit, test): word}. A name that comes twice has a number from the second time on, in the order of the suite."""
+    found, seen = {}, {}
+    for unit, test, word in reader(data, printed, units):
+        if word == "none":
+            continue
+        times = seen[unit, test] = seen.get((unit, test), 0) + 1
+        found[unit, test if times == 1 else "%s [%d]" % (test, times)] = word
+        assert len(found) < MOST
+    return found
