@@ -39,7 +39,7 @@ not ok 4 - it goes on
                                  "src/tests/c.trs": TRS.replace("PASS", "XFAIL")}, "", ["a.sh", "b", "c", "d"],
      {("a.sh", ""): "pass", ("b", ""): "skip", ("c", ""): "fail"}),
     (reading.statuses, {}, "noise\n=== 0 a\n=== 77 b\n=== 1 c d\n", [], {("a", ""): "pass", ("b", ""): "skip", ("c d", ""): "fail"}),
-    (reading.files_of_tap("t"), {"src/t/x.sh.tap": TAP}, "=== 1 x.sh\n", ["x.sh"],
+    (reading.files_of_tap("src/t"), {"src/t/x.sh.tap": TAP}, "=== 1 x.sh\n", ["x.sh"],
      {("x.sh", ""): "fail", ("x.sh", "it starts"): "pass", ("x.sh", "it ends"): "fail", ("x.sh", "3"): "skip",
       ("x.sh", "within another"): "pass", ("x.sh", "it goes on"): "fail"}),
     (reading.junit, {"out/a.xml": JUNIT}, "=== 2 a\n", ["a", "b"],

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -53,6 +54,11 @@ def sources(kind):
 
 def tree(name, packages):
     """The root directory with these packages, made once."""
+    with only_one("tree-" + name):
+        return make_tree(name, packages)
+
+
+def make_tree(name, packages):
     path = os.path.join(folder("trees"), name)
     told = os.path.join(path + ".packages")
     wanted = " ".join(packages)
@@ -95,6 +101,22 @@ def source(package, target):
     """Unpacks the tarball of the authors, as Debian's archive has it, into @target. Debian's patches are left out: some archives lack the
     file that says which they are, and a suite is compared with itself."""
     store = folder("sources", package)
+    with only_one("sources"):
+        download(package, store)
+    names = [name for name in os.listdir(store) if ".tar." in name and not name.endswith(".asc")]
+    os.makedirs(target)
+    for name in sorted(names, key=lambda name: ".orig.tar." not in name):
+        part = name.partition(".orig-")[2].partition(".tar.")[0]
+        if ".orig" not in name:
+            continue
+        where = os.path.join(target, part) if part else target
+        os.makedirs(where, exist_ok=True)
+        status, said = shell(["tar", "-C", where, "--strip-components=1", "-xf", os.path.join(store, name)])
+        if status:
+            raise Missing("'%s' cannot be unpacked: %s" % (name, said[-600:]))
+
+
+def download(package, store):
     if not os.listdir(store):
         apt = folder("apt")
         options = ["-q", "-o", "Dir::State=" + folder("apt", "state"), "-o", "Dir::Cache=" + folder("apt", "cache"),
@@ -110,17 +132,6 @@ def source(package, target):
         if not any(".orig.tar." in name for name in os.listdir(store)):
             shutil.rmtree(store)
             raise Missing("the archive has no source of '%s': %s" % (package, said[-600:]))
-    names = [name for name in os.listdir(store) if ".tar." in name and not name.endswith(".asc")]
-    os.makedirs(target)
-    for name in sorted(names, key=lambda name: ".orig.tar." not in name):
-        part = name.partition(".orig-")[2].partition(".tar.")[0]
-        if ".orig" not in name:
-            continue
-        where = os.path.join(target, part) if part else target
-        os.makedirs(where, exist_ok=True)
-        status, said = shell(["tar", "-C", where, "--strip-components=1", "-xf", os.path.join(store, name)])
-        if status:
-            raise Missing("'%s' cannot be unpacked: %s" % (name, said[-600:]))
 
 
 def copy(origin, target):
@@ -142,16 +153,22 @@ def finish(words, seconds, **more):
 
 
 class Side:
-    """One of the two places. What the command says is in /mnt/data/log, a file on both, so that nothing there is a pipe to the caller."""
+    """One of the two places. @way is "cold", a script of sh by `hutch run`, or "session" or "server", Python for warm.py. What the command says is in /mnt/data/log, a file on both, so that nothing there is a pipe to the caller."""
 
-    def __init__(self, name, root, data, environment, limits, policy="default", front=()):
-        self.name, self.root, self.data, self.environment, self.front = name, root, data, environment, front
+    def __init__(self, name, root, data, environment, limits, policy="default", way="cold"):
+        self.name, self.root, self.data, self.environment, self.way = name, root, data, environment, way
         self.limits = dict(RAISED, **limits)
         self.policy = os.path.join(os.path.dirname(data), "policy-%s.json" % name)
         with open(self.policy, "w", encoding="utf-8") as out:
             json.dump({"schema": 1, "extends": policy, "limits": self.limits}, out, indent=1)
 
     def words(self, command):
+        if self.way != "cold":
+            with open(os.path.join(self.data, "cell.py"), "w", encoding="utf-8") as cell:
+                cell.write(command)
+            if self.name == "inside":
+                return [sys.executable, os.path.join(TREE, "tests", "suites", "warm.py"), self.way, HUTCH, self.root, self.policy, self.data]
+            command = "exec python3 /mnt/data/cell.py"
         script = "exec >/mnt/data/log 2>&1 </dev/null\n" + command
         if self.name == "outside":
             known = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "USER": "user", "LOGNAME": "user", "TMPDIR": "/tmp", "TERM": "dumb",
@@ -159,7 +176,7 @@ class Side:
             return [*BWRAP, "--ro-bind", self.root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run",
                     "--bind", self.data, "/mnt/data", "--chdir", "/mnt/data",
                     *(word for name, value in known.items() for word in ("--setenv", name, value)), "/bin/sh", "-c", script]
-        words = [HUTCH, "run", "--no-server", "--quiet", "--rootfs", self.root, "--policy", self.policy, "--data", self.data, *self.front]
+        words = [HUTCH, "run", "--no-server", "--quiet", "--rootfs", self.root, "--policy", self.policy, "--data", self.data]
         return [*words, *("--env=%s=%s" % pair for pair in self.environment.items()), "--", "/bin/sh", "-c", script]
 
     def run(self, command, seconds):
@@ -183,8 +200,8 @@ def default_environment():
         return json.load(text)["environment"]
 
 
-def only_one():
-    """One check at a time has the folder; the descriptor holds the lock."""
-    lock = open(os.path.join(folder(), "lock"), "w", encoding="utf-8")
+def only_one(name):
+    """One process at a time makes or uses what has this name; the file returned holds the lock until it is closed."""
+    lock = open(os.path.join(folder("locks"), name), "w", encoding="utf-8")
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock

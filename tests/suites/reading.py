@@ -82,11 +82,11 @@ def statuses(_data, printed, _units):
 
 
 def files_of_tap(where):
-    """UNIT.tap below src/@where, with the slashes of a unit's name as they are, and a line "=== STATUS UNIT" for each."""
+    """UNIT.tap below @where, with "_" for each slash, and a line "=== STATUS UNIT" for each."""
     def read(data, printed, units):
         yield from statuses(data, printed, units)
         for unit in units:
-            yield from tap(unit, text_of(os.path.join(data, "src", where, unit + ".tap")))
+            yield from tap(unit, text_of(os.path.join(data, where, unit.replace("/", "_") + ".tap")))
     return read
 
 
@@ -133,6 +133,53 @@ def autotest(_data, printed, _units):
         found = AUTOTEST.match(line)
         if found:
             yield found.group(1), stable(found.group(2)), words[found.group(3)]
+
+
+def trial(data, printed, units):
+    """Twisted's own runner with --reporter=verbose, in out/UNIT.txt, and a line "=== STATUS UNIT" for each."""
+    words = {"OK": "pass", "SUCCESS!?!": "pass", "SKIPPED": "skip"}
+    yield from statuses(data, printed, units)
+    for unit in units:
+        name = None
+        for line in text_of(os.path.join(data, "out", unit + ".txt")).splitlines():
+            # What a test prints itself stands between its name and its word.
+            begin = re.match(r"^(\w+(?:\.\w+){3,}) \.\.\. ", line)
+            name = begin.group(1) if begin else name
+            end = re.search(r"\[(OK|FAIL|ERROR|SKIPPED|TODO|SUCCESS!\?!)\]\s*$", line)
+            if name and end:
+                yield unit, name, words.get(end.group(1), "fail")
+                name = None
+
+
+def curl(_data, printed, _units):
+    """runtests.pl: "test 0001...[name]" and, at the end of that line or of a later one, what became of it."""
+    number = ""
+    for line in printed.splitlines():
+        begin = re.match(r"test (\d{4})\.\.\.\s*(.*)$", line)
+        if begin:
+            number = str(int(begin.group(1)))
+            if "SKIPPED" in line:
+                yield number, "", "skip"
+                number = ""
+        if number and re.search(r"\bOK \(", line):
+            yield number, "", "pass"
+            number = ""
+        elif number and re.search(r"\bFAILED\b|^ *- abort|test ended with|^ exit FAILED", line):
+            yield number, "", "fail"
+            number = ""
+
+
+RUBY = re.compile(r"^(?:\[ *\d+/\d+\] )?(\w[\w:]*#\w\S*)\s*=.* s = ([.FESNT])")
+
+
+def ruby(data, printed, units):
+    """`test/runner.rb -v`, and a line "=== STATUS UNIT" for each."""
+    yield from statuses(data, printed, units)
+    for unit in units:
+        for line in text_of(os.path.join(data, "out", unit.replace("/", "_") + ".txt")).splitlines():
+            found = RUBY.match(line)
+            if found:
+                yield unit, stable(found.group(1)), {".": "pass", "S": "skip", "N": "skip"}.get(found.group(2), "fail")
 
 
 def collect(reader, data, printed, units):

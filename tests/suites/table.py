@@ -13,9 +13,10 @@ C_TREE = ("build-essential bison flex gettext autoconf automake texinfo python3 
 PYTHON_TREE = ("python3 libpython3.13-testsuite python3-pytest python3-numpy python3-psutil python3-twisted python3-pandas python3-sklearn "
                "python3-matplotlib gcc libc6-dev python3-dev netbase tzdata procps locales locales-all ca-certificates python3-hypothesis "
                "python3-setuptools openssl file").split()
+SESSION_TREE = "python3 libpython3.13-testsuite python3-ipykernel gcc libc6-dev python3-dev netbase tzdata procps locales locales-all openssl file".split()
 NODE_TREE = "nodejs python3 procps openssl netbase ca-certificates tzdata".split()
 GO_TREE = "golang-1.24-go golang-1.24-src gcc libc6-dev netbase tzdata procps git ca-certificates".split()
-TREES = {"c": C_TREE, "python": PYTHON_TREE, "node": NODE_TREE, "go": GO_TREE}
+TREES = {"c": C_TREE, "python": PYTHON_TREE, "session": SESSION_TREE, "node": NODE_TREE, "go": GO_TREE}
 
 # Prints a variable of an automake Makefile, one word a line.
 WORDS_OF = """words() { printf 'hutch-print:\\n\\t@printf "%%s\\\\n" $($(VARIABLE))\\n' | make -s -C "$1" -f Makefile -f - hutch-print VARIABLE="$2"; }
@@ -37,6 +38,7 @@ class Suite:
     seconds: int = 1200      # for one such run
     left_out: dict = dataclasses.field(default_factory=dict)  # unit: reason
     environment: dict = dataclasses.field(default_factory=dict)
+    way: str = "cold"        # see places.Side; `run` of the others is Python, with the units in UNITS
     note: str = ""           # what has not been seen to work yet
 
 
@@ -53,6 +55,76 @@ def gnulib(name, **more):
     return automake(name + "-gnulib", where="gnulib-tests", package=name, tests="gnulib's tests, as %s has them" % name, at_once=60,
                     **more)
 
+
+def installed(name, package, **more):
+    """A package of Debian's Python that has its tests with it: pytest, a file at a time."""
+    return Suite(name=name, tests="%s's, as the package %s has them, by pytest" % (name, package), package="", tree="python", read=reading.junit,
+                 build="mkdir -p out",
+                 units="cd /usr/lib/python3/dist-packages && find %s -name 'test_*.py' | sort" % name,
+                 run="""cd /tmp
+for unit in "$@"; do
+    xml=/mnt/data/out/$(echo $unit | tr / _).xml; rm -f $xml
+    timeout 600 python3 -m pytest -q -x --maxfail=100000 -p no:cacheprovider --rootdir=/tmp --junit-xml=$xml --durations=0 --durations-min=60 \\
+        /usr/lib/python3/dist-packages/$unit >/tmp/said 2>&1; status=$?
+    tail -n 3 /tmp/said; [ $status != 5 ] || status=77; echo "=== $status $unit"
+done""", at_once=25, seconds=3000, **more)
+
+
+# 4 is "no tests ran": all of the module was skipped.
+REGRTEST = """mkdir -p out; cd /tmp
+for unit in "$@"; do
+    rm -f /mnt/data/out/$unit.xml
+    timeout 240 python3 -m test -u none --junit-xml /mnt/data/out/$unit.xml $unit >/tmp/said 2>&1; status=$?
+    grep -E '^(ERROR|FAIL|OSError|PermissionError|[a-zA-Z.]*Error):' /tmp/said | head -n 40
+    [ $status != 4 ] || status=77; echo "=== $status $unit"
+done"""
+# The same in forks of one interpreter: where a cell of a session runs, that is a warm one.
+FORKED = """
+import os, runpy, signal, sys, time, traceback
+
+
+def child(unit):
+    os.setsid()
+    said = os.open("/tmp/said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for fd in (1, 2):
+        os.dup2(said, fd)
+    os.chdir("/tmp")
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+    sys.argv = ["test", "-u", "none", "--junit-xml", "/mnt/data/out/%s.xml" % unit, unit]
+    status = 0
+    try:
+        runpy.run_module("test", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 255
+    finally:
+        os._exit(status)
+
+
+os.makedirs("/mnt/data/out", exist_ok=True)
+for unit in UNITS:
+    pid = os.fork()
+    if not pid:
+        child(unit)
+    signal.signal(signal.SIGALRM, lambda *_: os.killpg(pid, signal.SIGKILL))
+    signal.alarm(240)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(0)
+    print("===", {4: 77}.get(status, status if status >= 0 else 128 - status), unit, flush=True)
+"""
+# What a warm interpreter, a fork or its files could have changed; the others are run cold.
+FORKED_UNITS = ("python3 -m test --list-tests | grep -E '^(test_(array|ast|asyncgen|atexit|bytes|builtin|capi|class|codecs|contextlib|coroutines|csv|ctypes|"
+                "datetime|decimal|dict|email|enum|eintr|exceptions|faulthandler|fcntl|fileio|float|fork1|functools|gc|generators|glob|hashlib|heapq|importlib|"
+                "inspect|io|itertools|json|locale|logging|marshal|memoryview|mmap|os|pathlib|pickle|pipes|posix|pty|queue|random|re|resource|select|"
+                "selectors|shutil|signal|socket|sqlite3|ssl|stat|struct|subprocess|sys|sysconfig|tarfile|tempfile|termios|thread|threading|time|traceback|"
+                "types|unittest|uuid|venv|warnings|weakref|xml_etree|zipfile|zlib)|test[.]test_(asyncio|concurrent_futures)[.].*)$'")
+CPYTHON_LIMITS = {"pids": 512, "open_files": 1024, "tmp_size": "2G", "file_size": None}
+CPYTHON_LEFT_OUT = {name: "it takes several minutes, and test_multiprocessing_fork has the same tests" for name in (
+    *("test.test_multiprocessing_%s.test_%s" % (way, part) for way in ("spawn", "forkserver")
+      for part in ("manager", "misc", "processes", "threads")),)}
+GO = "export GOROOT=/mnt/data/src GOTOOLDIR= GOCACHE=/mnt/data/gocache GOTMPDIR=/mnt/data/tmp GOFLAGS= GOTOOLCHAIN=local PATH=/usr/lib/go-1.24/bin:$PATH"
 
 SUITES = [
     automake("grep", where="tests", tests="GNU grep's"),
@@ -88,11 +160,77 @@ done""", at_once=120),
           build="cd src && export FORCE_UNSAFE_CONFIGURE=1 && ./configure && make -j2 && make -C tests testsuite genfile checkseekhole ckmtime ttyemu; ls tests/testsuite",
           units="cd src/tests && ./testsuite --list | sed -n 's/^ *\\([0-9][0-9]*\\):.*/\\1/p'",
           run="cd src/tests && ./testsuite AUTOTEST_PATH=src -j1 \"$@\"", at_once=60),
-    Suite(name="git", tests="git's t/", package="git", tree="c", read=reading.files_of_tap("t"),
+    Suite(name="git", tests="git's t/", package="git", tree="c", read=reading.files_of_tap("src/t"),
           build="cd src && make -j2 NO_GETTEXT=1 CFLAGS='-O1 -g0' all && make -C t/helper 2>/dev/null; make -j2 NO_GETTEXT=1 CFLAGS='-O1 -g0' -C . t/helper/test-tool; ls -l git t/helper/test-tool",
           units="cd src/t && ls t[0-9]*.sh",
           run="""cd src/t
 one() { timeout 300 sh ./$1 --root=/tmp/git-$1 >$1.tap 2>/dev/null; echo "=== $? $1"; rm -rf /tmp/git-$1; }
 for unit in "$@"; do one $unit; done""",
           limits={"tmp_size": "1G"}, at_once=25, seconds=2400, environment={"GIT_TEST_OPTS": "", "DEFAULT_TEST_TARGET": "test"}),
+    Suite(name="perl", tests="perl's t/, lib/, ext/, dist/ and cpan/", package="perl", tree="c", read=reading.files_of_tap("tap"),
+          build="mkdir tap; cd src && ./Configure -des -Dman1dir=none -Dman3dir=none -Doptimize=-O1 && make -j2 && make -j2 test_prep",
+          units="cd src && sed -n -E 's/[[:space:]].*//; /^(t|lib|ext|dist|cpan)\\/.*[.]t$/p' MANIFEST | grep -v -E '^t/(bigmem|benchmark|porting|japh)/'",
+          run="""cd src/t
+for unit in "$@"; do
+    file=../$unit; file=${file#../t/}
+    timeout 200 ./perl harness -v $file >/mnt/data/tap/$(echo $unit | tr / _).tap 2>/dev/null; echo "=== $? $unit"
+done""", limits={"pids": 128, "tmp_size": "512M"}, at_once=200, seconds=2400),
+    Suite(name="cpython", tests="CPython's, each module in a process of its own", package="", tree="python", read=reading.junit,
+          build="python3 -c 'import test.libregrtest'", units="python3 -m test --list-tests", run=REGRTEST, limits=CPYTHON_LIMITS,
+          at_once=20, seconds=3600, left_out=CPYTHON_LEFT_OUT),
+    *(Suite(name="cpython-" + way, tests="CPython's, each module in a fork of %s" % whose, package="", tree="session", read=reading.junit,
+            build="python3 -c 'import test.libregrtest'", units=FORKED_UNITS, run=FORKED, limits=CPYTHON_LIMITS, at_once=20, seconds=3600,
+            left_out=CPYTHON_LEFT_OUT, way=way)
+      for way, whose in (("session", "a warm session's interpreter"), ("server", "the interpreter of a session of `hutch serve`"))),
+    installed("psutil", "python3-psutil", limits={"pids": 256}),
+    Suite(name="twisted", tests="Twisted's, by its own trial", package="", tree="python", read=reading.trial, build="mkdir out",
+          units="cd /usr/lib/python3/dist-packages && find twisted -path '*/test/test_*.py' | sed 's/[.]py$//; s,/,.,g' | sort",
+          run="""for unit in "$@"; do
+    timeout 300 python3 -m twisted.trial --reporter=verbose --temp-directory=/tmp/trial-$unit $unit >/mnt/data/out/$unit.txt 2>&1
+    echo "=== $? $unit"; rm -rf /tmp/trial-$unit
+done""", limits={"pids": 256, "open_files": 1024, "tmp_size": "512M"}, at_once=40),
+    installed("numpy", "python3-numpy", limits={"pids": 256}),
+    installed("sklearn", "python3-sklearn", limits={"pids": 256, "tmp_size": "512M"}),
+    installed("matplotlib", "python3-matplotlib", limits={"pids": 256, "tmp_size": "512M"}),
+    installed("pandas", "python3-pandas", limits={"pids": 256, "tmp_size": "512M"}),
+    Suite(name="node", tests="node's test/parallel and test/sequential, each file by Debian's node", package="nodejs", tree="node",
+          read=reading.statuses, build="node --version && ls src/test/parallel >/dev/null",
+          units="cd src/test && ls parallel/test-*.js parallel/test-*.mjs sequential/test-*.js sequential/test-*.mjs",
+          run="""cd src; export NODE_TEST_DIR=/tmp NODE_SKIP_FLAG_CHECK=1
+for unit in "$@"; do
+    flags=$(sed -n 's,^// Flags: ,,p' test/$unit | tr '\\n' ' ')
+    timeout 60 node $flags test/$unit >/tmp/said 2>&1; status=$?
+    if [ $status = 0 ] && grep -q '^1[.][.]0 # [Ss]kip' /tmp/said; then status=77; fi
+    [ $status = 0 ] || tail -n 12 /tmp/said
+    rm -rf /tmp/.tmp.*; echo "=== $status $unit"
+done""", limits={"pids": 512, "open_files": 1024, "tmp_size": "512M", "memory": "8G"}, at_once=200, seconds=3000),
+    Suite(name="go", tests="the packages of Go's standard library, with -short", package="golang-1.24", tree="go", read=reading.go,
+          # What the packages of the toolchain test is the compiler; it takes hours.
+          build="mkdir tmp && cd src/src && " + GO + " && test -d os && go list std >/dev/null && go test -short -vet=off -run=^$ std >/dev/null || true",
+          units="cd src/src && " + GO + " && go list std | grep -v -E 'vendor/|^cmd'",
+          run="cd src/src && " + GO + " && go test -json -short -vet=off -count=1 -p=1 -timeout=300s \"$@\" 2>&1",
+          limits={"pids": 1024, "open_files": 4096, "tmp_size": "1G", "memory": "8G", "file_size": None}, at_once=30, seconds=3000),
+    Suite(name="sqlite", tests="SQLite's, each file of test/ by testfixture", package="sqlite3", tree="c", read=reading.statuses,
+          build="cd src && ./configure --with-tcl=/usr/lib/tcl8.6 && make -j2 testfixture sqlite3 CFLAGS=-O1",
+          units="cd src/test && ls *.test | grep -v -E '^(all|async2?|crash[0-9]*|full|fuzz.*|misuse|mutex.*|quick|veryquick|extraquick|soak|memsubsys.*|"
+                "permutations|savepoint6|speed.*|.*fault.*|malloc.*|.*malloc|.*oom.*|thread.*|walslow|vacuum.*|sort4|corrupt.*|select[G]|tt3_.*)[.]test$'",
+          run="""mkdir -p /tmp/sqlite; cd /tmp/sqlite
+for unit in "$@"; do
+    timeout 120 /mnt/data/src/testfixture /mnt/data/src/test/$unit >/tmp/said 2>&1; status=$?
+    [ $status = 0 ] || grep -E '^!|expected|Got' /tmp/said | tail -n 6
+    rm -rf /tmp/sqlite/*; echo "=== $status $unit"
+done""", limits={"tmp_size": "1G"}, at_once=200, seconds=3000),
+    Suite(name="curl", tests="curl's tests/data", package="curl", tree="c", read=reading.curl,
+          build="cd src && ./configure --with-openssl --without-libpsl --disable-shared --disable-manual && make -j2 && make -j2 -C tests all || make -j2 -C tests",
+          units="cd src/tests/data && ls test* | sed -n 's/^test\\([0-9][0-9]*\\)$/\\1/p' | sort -n",
+          run="cd src/tests && timeout 2400 perl runtests.pl -a -n -k !flaky !timing-dependent \"$@\" 2>&1",
+          limits={"pids": 256, "open_files": 1024}, at_once=200, seconds=2600),
+    Suite(name="ruby", tests="Ruby's test/ruby and those of its libraries", package="ruby3.3", tree="c", read=reading.ruby,
+          build="mkdir out; cd src && ./configure --disable-install-doc --disable-yjit optflags=-O1 && make -j2",
+          units="cd src/test && find ruby socket io fileutils open3 logger pathname tempfile tmpdir etc -name 'test_*.rb' 2>/dev/null | sort; ls test_*.rb",
+          run="""cd src
+for unit in "$@"; do
+    timeout 300 ./miniruby -I./lib -I. -I.ext/common ./tool/runruby.rb --extout=.ext -- --disable-gems ./test/runner.rb --ruby=./ruby -v test/$unit \\
+        >/mnt/data/out/$(echo $unit | tr / _).txt 2>&1; echo "=== $? $unit"
+done""", limits={"pids": 256, "open_files": 1024, "tmp_size": "1G"}, at_once=30, seconds=3600),
 ]
