@@ -18,8 +18,8 @@ IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # where several share the wo
 
 # Tests of a file that share something are one part, which one process runs. The parts of these files take longest, so they begin first;
 # the other shared ones follow, and small groups are what the end is filled with.
-LONG = ("test_parity.py", "test_sessions.py", "test_corpus.py", "test_fidelity.py", "test_ui.py", "test_forks.py", "test_gateway_docs.py",
-        "test_node_client.py", "test_e2b.py", "test_your_client.py", "test_python_client.py", "test_mcp.py", "test_python_sessions.py",
+LONG = ("test_parity.py", "test_sessions.py", "test_corpus.py", "test_fidelity.py", "test_idioms.py", "test_ui.py", "test_forks.py",
+        "test_gateway_docs.py", "test_node_client.py", "test_e2b.py", "test_your_client.py", "test_python_client.py", "test_mcp.py", "test_python_sessions.py",
         "test_repl_server.py", "test_gateway_processes.py")
 GROUP = 6  # tests that run one after the other at least
 
