@@ -32,7 +32,9 @@ void hutch_seccomp_rules_done(struct seccomp_rules *rules)
 
 /* libseccomp has no order among rules: the unconditional one wins over all others about the same call, without
  * a word, and of two conditional ones that both hold, which one answers depends on how the tree came out. A
- * profile in which that matters does not say what its author thinks, so it is refused. */
+ * profile in which that matters does not say what its author thinks, so it is refused. The one exception: an
+ * unconditional refusal beside conditional rules is the call's otherwise, which answers where no condition holds. A
+ * runtime that lets it win over all conditions refuses more, and never less. */
 
 struct mention {
     const char *name;
@@ -123,11 +125,18 @@ static bool says_the_same(const struct seccomp_rule *a, const struct seccomp_rul
     return a->verdict == b->verdict && (a->verdict != SECCOMP_ERRNO || a->errnum == b->errnum);
 }
 
+static bool is_refusal(const struct seccomp_rule *rule)
+{
+    return rule->verdict == SECCOMP_ERRNO || rule->verdict == SECCOMP_KILL_PROCESS;
+}
+
 static int check_pair(const struct seccomp_rules *rules, const struct mention *x, const struct mention *y,
                       struct hutch_err *err)
 {
     const struct seccomp_rule *a = &rules->rules[x->rule], *b = &rules->rules[y->rule];
 
+    if ((a->n_args > 0 && b->n_args == 0 && is_refusal(b)) || (b->n_args > 0 && a->n_args == 0 && is_refusal(a)))
+        return 0;
     if (says_the_same(a, b)) {
         if ((a->n_args == 0) != (b->n_args == 0))
             return hutch_err_set(err, 0,
@@ -280,14 +289,12 @@ static const char *const roots[] = {
     "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset", NULL,
 };
 
-/* Left out: names unknown here; calls of other architectures, whose numbers are negative; and rules that say
- * what the default says anyway, which libseccomp refuses (the check above makes sure that no other rule is
- * meant to be held back by them). */
+/* Left out: names that are unknown here, and calls of other architectures, whose numbers are negative. */
 static void add_entry(struct entries *entries, const char *name, size_t number, const struct seccomp_rule *rule)
 {
     int nr = seccomp_syscall_resolve_name(name);
 
-    if (nr >= 0 && action(rule->verdict, rule->errnum) != entries->default_action)
+    if (nr >= 0)
         entries->list[entries->n++] = (struct entry){ nr, name, number, rule };
 }
 
@@ -384,7 +391,8 @@ static int append_program(scmp_filter_ctx filter, struct seccomp_program *progra
     return 0;
 }
 
-/* A whole filter for some of the calls, appended to @program. */
+/* A whole filter for some of the calls, appended to @program. A rule that says what @default_action says anyway is
+ * left out, because libseccomp refuses it; the check above makes sure that it holds no other rule back. */
 static int compile_part(uint32_t default_action, const struct entry *entries, size_t n,
                         struct seccomp_program *program, struct hutch_err *err)
 {
@@ -402,7 +410,8 @@ static int compile_part(uint32_t default_action, const struct entry *entries, si
     if (rc < 0)
         rc = hutch_err_set(err, -rc, "set up a seccomp filter");
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = add_to_filter(filter, &entries[i], err);
+        if (action(entries[i].rule->verdict, entries[i].rule->errnum) != default_action)
+            rc = add_to_filter(filter, &entries[i], err);
     if (rc == 0)
         rc = append_program(filter, program, err);
     seccomp_release(filter);
@@ -412,33 +421,38 @@ static int compile_part(uint32_t default_action, const struct entry *entries, si
 /* libseccomp's time grows with the square of the calls in a filter: 4 ms for 330, which would be a sixth of a
  * cold start. So the calls are cut by number into parts, each a complete filter with its own architecture
  * check, and a few instructions in front jump to the part that knows the number: 0.8 ms. Jumps are relative,
- * so parts are simply joined. */
+ * so parts are simply joined. A call that has an otherwise is a part of its own, with that as its default. */
 #define CALLS_PER_PART 40
-#define MAX_PARTS 16
+#define MAX_PARTS      64
 
 struct part {
     int first_nr;      /* of the calls that it knows; it also answers the unknown ones up to the next part */
     size_t first_insn; /* in the joined program, the dispatcher not counted */
 };
 
-static int put_dispatcher(const struct part *parts, size_t n_parts, struct seccomp_program *program,
-                          struct hutch_err *err)
+struct parts {
+    struct part list[MAX_PARTS];
+    size_t n;
+};
+
+static int put_dispatcher(const struct parts *parts, struct seccomp_program *program, struct hutch_err *err)
 {
     const struct sock_filter load_nr = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    size_t n = 2 * n_parts, total = n + program->n_insns, at = 0;
+    size_t n = 2 * parts->n, total = n + program->n_insns, at = 0;
     struct sock_filter *insns = calloc(total, sizeof(*insns));
 
     if (!insns)
         return hutch_err_set(err, ENOMEM, "keep the seccomp program");
     insns[at++] = load_nr;
-    for (size_t i = 0; i < n_parts; i++) {
+    for (size_t i = 0; i < parts->n; i++) {
         /* Below the first number of the next part: to this one. A jump counts from the instruction after it. */
-        if (i + 1 < n_parts) {
-            uint32_t next = (uint32_t)parts[i + 1].first_nr;
+        if (i + 1 < parts->n) {
+            uint32_t next = (uint32_t)parts->list[i + 1].first_nr;
 
             insns[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, next, 1, 0);
         }
-        insns[at] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)(n + parts[i].first_insn - (at + 1)));
+        insns[at] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA,
+                                                 (uint32_t)(n + parts->list[i].first_insn - (at + 1)));
         at++;
     }
     memcpy(insns + n, program->insns, program->n_insns * sizeof(*insns));
@@ -448,27 +462,80 @@ static int put_dispatcher(const struct part *parts, size_t n_parts, struct secco
     return 0;
 }
 
+/* How many entries, from @from on, are about one call. */
+static size_t count_of_call(const struct entries *entries, size_t from)
+{
+    size_t n = 1;
+
+    while (from + n < entries->n && entries->list[from + n].nr == entries->list[from].nr)
+        n++;
+    return n;
+}
+
+/* The rule that answers where no condition about the call at @from holds; NULL where the call has no such rule, or no
+ * condition. */
+static const struct seccomp_rule *find_otherwise(const struct entries *entries, size_t from)
+{
+    const struct seccomp_rule *otherwise = NULL;
+    size_t n = count_of_call(entries, from);
+    bool has_condition = false;
+
+    for (size_t i = from; i < from + n; i++) {
+        if (entries->list[i].rule->n_args > 0)
+            has_condition = true;
+        else
+            otherwise = entries->list[i].rule;
+    }
+    return has_condition ? otherwise : NULL;
+}
+
+/* How many entries, from @from on, make one part with the usual default: all rules about a call, or none. */
+static size_t measure_part(const struct entries *entries, size_t from)
+{
+    size_t n = 0;
+
+    for (size_t calls = 0; calls < CALLS_PER_PART && from + n < entries->n; calls++) {
+        if (find_otherwise(entries, from + n))
+            break;
+        n += count_of_call(entries, from + n);
+    }
+    return n;
+}
+
+static int add_part(struct parts *parts, int first_nr, uint32_t default_action, const struct entry *entries, size_t n,
+                    struct seccomp_program *program, struct hutch_err *err)
+{
+    if (parts->n == MAX_PARTS)
+        return hutch_err_set(err, E2BIG, "seccomp: too many calls have conditional rules and an unconditional one");
+    parts->list[parts->n++] = (struct part){ first_nr, program->n_insns };
+    return compile_part(default_action, entries, n, program, err);
+}
+
 static int compile_parts(const struct entries *entries, struct seccomp_program *program, struct hutch_err *err)
 {
-    struct part parts[MAX_PARTS];
-    size_t n_parts = 0, at = 0;
+    const struct seccomp_rule *otherwise;
+    struct parts parts = { .n = 0 };
+    int first_nr = 0;
 
-    do {
-        size_t from = at, calls = 0;
-
-        /* All rules about one call in one part; the last part takes what remains. */
-        while (at < entries->n && (calls < CALLS_PER_PART || n_parts == MAX_PARTS - 1)) {
-            int nr = entries->list[at].nr;
-
-            while (at < entries->n && entries->list[at].nr == nr)
-                at++;
-            calls++;
-        }
-        parts[n_parts++] = (struct part){ from < entries->n ? entries->list[from].nr : 0, program->n_insns };
-        if (compile_part(entries->default_action, entries->list + from, at - from, program, err) < 0)
+    for (size_t at = 0, n;; at += n) {
+        n = measure_part(entries, at);
+        if (add_part(&parts, first_nr, entries->default_action, entries->list + at, n, program, err) < 0)
             return -1;
-    } while (at < entries->n);
-    if (put_dispatcher(parts, n_parts, program, err) < 0)
+        at += n;
+        if (at == entries->n)
+            break;
+        first_nr = entries->list[at].nr;
+        n = 0;
+        otherwise = find_otherwise(entries, at);
+        if (!otherwise)
+            continue;
+        n = count_of_call(entries, at);
+        if (add_part(&parts, first_nr, action(otherwise->verdict, otherwise->errnum), entries->list + at, n, program,
+                     err) < 0)
+            return -1;
+        first_nr++; /* whatever follows the call has the usual default again */
+    }
+    if (put_dispatcher(&parts, program, err) < 0)
         return -1;
     if (program->n_insns > BPF_MAXINSNS)
         return hutch_err_set(err, E2BIG, "seccomp program of %zu instructions; the kernel takes %d",

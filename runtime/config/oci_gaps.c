@@ -66,7 +66,7 @@ void hutch_oci_gaps_each(const struct sandbox_spec *spec, oci_gap_fn *each, void
             each(ctx, hutch_layer_name(layers[i].layer), layers[i].what);
     if (spec->layers[LAYER_SECCOMP] != NEED_OFF)
         each(ctx, "seccomp", "a call of another architecture may end the thread that makes it, where hutch ends the "
-                             "process");
+                             "process; an argument that no rule is about is answered by the profile's default error");
     for (size_t i = 0; i < ARRAY_SIZE(always); i++)
         each(ctx, always[i].name, always[i].what);
 }

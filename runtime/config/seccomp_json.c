@@ -58,12 +58,32 @@ static bool add_condition(cJSON *args, const struct seccomp_arg *arg)
     return false;
 }
 
+static bool names_call(const struct seccomp_rule *rule, const char *call)
+{
+    for (char **name = rule->names; name && *name; name++)
+        if (strcmp(*name, call) == 0)
+            return true;
+    return false;
+}
+
+/* Whether @rule is the otherwise of @call: an unconditional refusal beside conditional rules (sandbox/seccomp.c). In
+ * other runtimes it would win over these, so it is left out, and the profile's default answers in its place. */
+static bool is_otherwise(const struct seccomp_rules *rules, const struct seccomp_rule *rule, const char *call)
+{
+    if (rule->n_args > 0 || (rule->verdict != SECCOMP_ERRNO && rule->verdict != SECCOMP_KILL_PROCESS))
+        return false;
+    for (size_t i = 0; i < rules->n_rules; i++)
+        if (rules->rules[i].n_args > 0 && names_call(&rules->rules[i], call))
+            return true;
+    return false;
+}
+
 static bool translate(cJSON *syscalls, const struct seccomp_rules *rules, const struct seccomp_rule *rule)
 {
     cJSON *names, *args, *made = NULL;
 
     for (char **name = rule->names; name && *name; name++) {
-        if (is_among(rules->withheld, *name) || is_among(rules->granted, *name))
+        if (is_among(rules->withheld, *name) || is_among(rules->granted, *name) || is_otherwise(rules, rule, *name))
             continue;
         if (!made && !(made = add_rule(syscalls, rule->verdict, rule->errnum, &names)))
             return false;

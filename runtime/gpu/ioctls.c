@@ -43,17 +43,23 @@ static int add_rule(struct seccomp_rules *rules, uint32_t mask, uint32_t value, 
 int hutch_gpu_allow_ioctls(struct sandbox_spec *spec, struct hutch_err *err)
 {
     struct seccomp_rules *rules = &spec->seccomp;
+    bool has_condition = false, has_refusal = false;
 
     if (spec->layers[LAYER_SECCOMP] == NEED_OFF || rules->default_verdict == SECCOMP_ALLOW)
         return 0;
     for (size_t i = 0; i < rules->n_rules; i++) {
-        if (rules->rules[i].n_args > 0 || !is_about_ioctl(&rules->rules[i]))
+        const struct seccomp_rule *rule = &rules->rules[i];
+
+        if (!is_about_ioctl(rule))
             continue;
-        if (rules->rules[i].verdict == SECCOMP_ALLOW || rules->rules[i].verdict == SECCOMP_LOG)
+        has_condition |= rule->n_args > 0;
+        has_refusal |= rule->n_args == 0 && (rule->verdict == SECCOMP_ERRNO || rule->verdict == SECCOMP_KILL_PROCESS);
+        if (rule->n_args == 0 && (rule->verdict == SECCOMP_ALLOW || rule->verdict == SECCOMP_LOG))
             return 0;
+    }
+    if (has_refusal && !has_condition)
         return hutch_err_set(err, 0, "the policy's seccomp profile forbids every ioctl, and a GPU's driver is asked by "
                                      "ioctl");
-    }
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
         if (spec->gpu >= numbers[i].least && add_rule(rules, numbers[i].mask, numbers[i].value, err) < 0)
             return -1;
