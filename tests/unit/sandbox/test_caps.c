@@ -93,10 +93,13 @@ static int drop_all(void)
             return 5;
     bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
     if (!(bits & SECBIT_NOROOT) || !(bits & SECBIT_NOROOT_LOCKED) || !(bits & SECBIT_NO_SETUID_FIXUP_LOCKED) ||
-        !(bits & SECBIT_KEEP_CAPS_LOCKED) || !(bits & SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED) || (bits & SECBIT_KEEP_CAPS))
+        !(bits & SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED) || (bits & SECBIT_KEEP_CAPS))
         return 6;
-    if (prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) == 0 || prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) == 0)
+    if (prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) == 0)
         return 7;
+    /* Programs may ask to keep what they have: it is nothing. */
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || !has_nothing() || prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) < 0)
+        return 9;
     /* again, by a child that has nothing left to drop: as the worker does after init */
     if (hutch_caps_drop_all(&err) < 0)
         return 8;
