@@ -147,7 +147,6 @@ int hutch_hostroot_build(int root_fd, uid_t uid_inside, gid_t gid_inside, int em
     snprintf(passwd, sizeof(passwd), "user:x:%u:%u:user:/tmp:/bin/sh\n", uid_inside, gid_inside);
     snprintf(group, sizeof(group), "user:x:%u:\n", gid_inside);
     if (write_text(root_fd, "etc/passwd", passwd, err) < 0 || write_text(root_fd, "etc/group", group, err) < 0 ||
-        write_text(root_fd, "etc/hosts", "127.0.0.1 localhost\n", err) < 0 ||
         write_text(root_fd, "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n", err) < 0)
         return -1;
     return 0;

@@ -55,12 +55,13 @@ static const struct init_step build_steps[] = {
     { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns, LAYER(CGROUP_NS) },
     /* While proc/sys can be written. */
     { "bound the network's buffers",    hutch_step_bound_buffers, LAYER(NET_BUFFERS) },
+    /* Before the mount tree is built, which has a file with the name that programs see. */
+    { "name the host",                  hutch_step_name_host, LAYER(HOST_NAME) },
     /* While the host's proc is in sight; pivots. */
     { "build the mount tree",           hutch_step_build_mounts,
       LAYER(READONLY_ROOT) | LAYER(OWN_INODES) | LAYER(OWN_PROC) },
     { "show the sandbox's memory",      hutch_step_show_memory, 0 },
     { "find the data directory",        hutch_step_find_data, 0 },
-    { "name the host",                  hutch_step_name_host, LAYER(HOST_NAME) },
     { "bring up the network",           hutch_step_raise_loopback, 0 },
     { "close inherited descriptors",    hutch_step_close_inherited, 0 }, /* after the mounts: descriptors hold them */
     { "find the sandbox's processes",   hutch_step_find_processes, 0 }, /* where no procfs of its own shows them */

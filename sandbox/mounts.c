@@ -2,6 +2,7 @@
 
 #include "sandbox/bare_proc.h"
 #include "sandbox/fd.h"
+#include "sandbox/hosts.h"
 #include "sandbox/hostroot.h"
 #include "sandbox/log.h"
 #include "sandbox/overlay.h"
@@ -18,8 +19,13 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
 
 #define EVERY_MOUNT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+#define SKELETON_MIN_BYTES  (1u << 20) /* room for mount points, links and the files of the host's /etc, */
+#define SKELETON_MIN_INODES 1024u      /* however little the sandbox may write */
 
 _Static_assert(SPEC_MAX_LAYERS + 2 <= OVERLAY_MAX, "a skeleton, all layers and the image are one overlay");
 
@@ -549,6 +555,95 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
     return 0;
 }
 
+/* What df(1) and statfs(2) say of "/": as much as the sandbox may write, below /mnt/data; where that has no limit, what
+ * the image's disk has left. Programs refuse to work where they see less than they want. Nothing is ever written there,
+ * because the root is read-only when the first foreign code runs, so the size of the file system bounds nothing. */
+static int make_skeleton(const struct sandbox_spec *spec, int image, int *ret_fd, struct hutch_err *err)
+{
+    uint64_t bytes = spec->limits[LIMIT_DATA_SIZE], inodes = spec->limits[LIMIT_DATA_FILES];
+    struct statfs disk;
+
+    if (!bytes && (image >= 0 ? fstatfs(image, &disk) : statfs("/usr", &disk)) == 0)
+        bytes = (uint64_t)disk.f_bavail * (uint64_t)disk.f_bsize;
+    if (bytes < SKELETON_MIN_BYTES)
+        bytes = SKELETON_MIN_BYTES;
+    if (inodes < SKELETON_MIN_INODES)
+        inodes = inodes ? SKELETON_MIN_INODES : bytes / 4096;
+    return make_tmpfs(bytes, inodes, 0755, 0, ret_fd, err);
+}
+
+/* Reads what one tree of the image has as /etc/hosts. False: look into the one below. *@ret_len is -1 where its /etc is
+ * no directory, so that nothing may be laid over it. A link, a device or what not everybody may read has no
+ * text. */
+static bool read_hosts(int tree, char *buf, ssize_t *ret_len)
+{
+    auto_fd etc = openat(tree, "etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd = -1;
+    struct stat st;
+
+    if (etc < 0) {
+        *ret_len = errno == ENOENT ? 0 : -1;
+        return errno != ENOENT;
+    }
+    fd = openat(etc, "hosts", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno != ENOENT;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & S_IROTH))
+        *ret_len = hutch_fd_read_full(fd, buf, HOSTS_MAX_GIVEN + 1);
+    if (*ret_len < 0)
+        *ret_len = 0;
+    return true;
+}
+
+/* Makes @dir's /etc/hosts, where the image can have one. @trees: those of the image, the topmost first. */
+static int write_hosts(const int *trees, size_t n_trees, int dir, bool *ret_made, struct hutch_err *err)
+{
+    char given[HOSTS_MAX_GIVEN + 1], text[HOSTS_MAX];
+    struct utsname names;
+    ssize_t len = 0;
+    bool has_ipv6;
+    auto_fd fd = -1;
+
+    *ret_made = false;
+    for (size_t i = 0; i < n_trees; i++)
+        if (read_hosts(trees[i], given, &len))
+            break;
+    if (len < 0)
+        return 0;
+    /* The name that programs see: what is around hutch may have forbidden to set the policy's. */
+    if (uname(&names) < 0)
+        return hutch_err_set(err, errno, "read the host name");
+    if (mkdirat(dir, "etc", 0755) < 0 && errno != EEXIST)
+        return hutch_err_set(err, errno, "make '/etc'");
+    fd = openat(dir, "etc/hosts", O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0 && errno == EEXIST) /* the place for a mount of the policy's */
+        return 0;
+    /* A kernel without IPv6 has no ::1. That is looked up where it matters: it takes as long as making the file. */
+    has_ipv6 = !hutch_hosts_lack_ipv6(given, (size_t)len) || access("/proc/net/if_inet6", F_OK) == 0;
+    len = (ssize_t)hutch_hosts_format(given, (size_t)len, names.nodename, has_ipv6, text);
+    if (fd < 0 || hutch_fd_write_all(fd, text, (size_t)len) < 0)
+        return hutch_err_set(err, errno, "write '/etc/hosts'");
+    *ret_made = true;
+    return 0;
+}
+
+/* Without an overlay, where the image has such a file. */
+static int cover_hosts(int skeleton, int root, struct hutch_err *err)
+{
+    auto_fd etc = openat(root, "etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd place = etc < 0 ? -1 : openat(etc, "hosts", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd fd = -1;
+    struct stat st;
+
+    if (place < 0 || fstat(place, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    fd = open_tree(skeleton, "etc/hosts", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open the sandbox's '/etc/hosts'");
+    if (restrict_mount(fd, EVERY_MOUNT | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0, "/etc/hosts", err) < 0)
+        return -1;
+    return attach(fd, place, "/etc/hosts", err);
+}
+
 /* Attaches the layers of the image and adds them to @dirs, the topmost first; they stay the sources'. Returns how many,
  * or -1. */
 static int attach_layers(const struct sandbox_spec *spec, const struct mount_sources *sources, bool are_given,
@@ -599,10 +694,10 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
     auto_fd skeleton = -1, overlay = -1, image = hutch_fd_take(&sources->root_fd);
     int dirs[SPEC_MAX_LAYERS + 2], n_layers, changes;
     struct hutch_err why;
-    bool lacks_any = false;
+    bool lacks_any = false, has_hosts = false;
     int checked;
 
-    if (make_tmpfs(1 << 20, 1024, 0755, 0, &skeleton, err) < 0 ||
+    if (make_skeleton(spec, image, &skeleton, err) < 0 ||
         add_missing_targets(spec, sources, image, skeleton, &lacks_any, err) < 0)
         return -1;
     /* overlayfs takes attached layers only, overlay.h. A mount that root's hutch opened in the host's namespace becomes
@@ -618,6 +713,9 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
         return -1;
     dirs[0] = skeleton;
     dirs[n_layers + 1] = image;
+    /* What installs programs finds the image's own file: a change of it would be taken into the layer. */
+    if (changes < 0 && write_hosts(dirs + 1, (size_t)n_layers + 1, skeleton, &has_hosts, err) < 0)
+        return -1;
     if (lacks_any || n_layers > 0 || changes >= 0 || need != NEED_OFF) {
         if (checked < 0)
             *err = why;
@@ -633,6 +731,8 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
     }
     sources->shares_inodes = true;
     sources->overlay_errnum = need == NEED_OFF ? 0 : err->errnum;
+    if (has_hosts && cover_hosts(skeleton, image, err) < 0)
+        return -1;
     *ret_root = hutch_fd_take(&image);
     return 0;
 }
@@ -641,18 +741,19 @@ static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sour
 static int lay_host(const struct sandbox_spec *spec, struct mount_sources *sources, int *ret_root,
                     struct hutch_err *err)
 {
-    bool wants_overlay = spec->layers[LAYER_OWN_INODES] != NEED_OFF;
+    bool wants_overlay = spec->layers[LAYER_OWN_INODES] != NEED_OFF, has_hosts;
     auto_fd root = -1, empty = -1;
 
     if (hutch_spec_find_changes(spec))
         return hutch_err_set(err, 0, "the root is of the host's directories, which take no changes: use an image");
-    if (make_tmpfs(1 << 20, 1024, 0755, 0, &root, err) < 0)
+    if (make_skeleton(spec, -1, &root, err) < 0)
         return -1;
     if (wants_overlay &&
         (make_tmpfs(4096, 2, 0755, MOUNT_ATTR_RDONLY, &empty, err) < 0 || attach_root(empty, err) < 0))
         return -1;
     if (attach_root(root, err) < 0 ||
-        hutch_hostroot_build(root, spec->uid_inside, spec->gid_inside, empty, &sources->overlay_errnum, err) < 0)
+        hutch_hostroot_build(root, spec->uid_inside, spec->gid_inside, empty, &sources->overlay_errnum, err) < 0 ||
+        write_hosts(NULL, 0, root, &has_hosts, err) < 0)
         return -1;
     if (sources->overlay_errnum && spec->layers[LAYER_OWN_INODES] == NEED_REQUIRE)
         return hutch_err_set(err, sources->overlay_errnum, "give the host's files inodes of the sandbox's own, as the "

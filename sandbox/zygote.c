@@ -23,9 +23,9 @@ static const struct {
 } zygote_steps[] = {
     { "shed the caller's scheduling", hutch_step_shed_scheduling },
     { "bound the network's buffers",  hutch_step_bound_buffers },
+    { "name the host",                hutch_step_name_host },      /* the mount tree has a file with that name */
     { "build the mount tree",         hutch_step_build_mounts },   /* the host's tree is gone afterwards */
     { "show the sandbox's memory",    hutch_step_show_memory },    /* what modules remember of it: all is free */
-    { "name the host",                hutch_step_name_host },
     { "bring up the network",         hutch_step_raise_loopback },
     { "close inherited descriptors",  hutch_step_close_inherited },
 };

@@ -202,12 +202,13 @@ static void test_sizes(void **state)
         "i=0; while (: >/mnt/$i) 2>/dev/null; do i=$((i+1)); done; echo $i; stat -c %a /mnt;"
         "head -c 200000 /dev/zero 2>/dev/null >/dev/shm/big; stat -c %s /dev/shm/big; df -k --output=size / | tail -1 "
         "| tr -d ' '");
-    spec.mounts[1].size_bytes = 128 << 10; /* /dev: its shm */
+    spec.limits[LIMIT_DATA_SIZE] = 3 << 20; /* what "/" says */
+    spec.mounts[1].size_bytes = 128 << 10;  /* /dev: its shm */
     spec.mounts[2].size_bytes = 1 << 20;   /* /tmp */
     m = add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
     m->inodes = 20;
     m->mode = 01777;
-    expect(&spec, "1048576\n19\n1777\n131072\n1024\n"); /* one inode is the directory's own */
+    expect(&spec, "1048576\n19\n1777\n131072\n3072\n"); /* one inode is the directory's own */
     host_spec(&spec, "df -k --output=size,itotal /tmp | tail -1 | tr -s ' ' | sed 's/^ //'");
     expect(&spec, "65536 16400\n"); /* the defaults */
 }
@@ -503,6 +504,74 @@ static void test_missing_mount_points(void **state)
     assert_int_equal(faccessat(p->image_fd, "a", F_OK, 0), -1);
 }
 
+/* --- /etc/hosts --------------------------------------------------------------------------------------------------- */
+
+/* The sandbox's own file, whatever the image has in its place; without an overlay, in the place of a file. */
+static void test_hosts(void **state)
+{
+    enum { NONE, PLAIN, UNREADABLE, LINK, FIFO, DIRECTORY, N_KINDS };
+    static const char *const names[N_KINDS] = { "none", "file", "unreadable file", "link", "fifo", "directory" };
+    static const char look[] = "grep -v ^::1 /etc/hosts; (: >>/etc/hosts) 2>/dev/null && echo written; cat /etc/image-file";
+    struct place *p = *state;
+
+    for (int kind = 0; kind < N_KINDS; kind++)
+        for (int overlay = 0; overlay < 2; overlay++) {
+            bool is_file = kind == PLAIN || kind == UNREADABLE;
+            struct sandbox_spec spec;
+            char want[256];
+
+            print_message("  %s, %s\n", names[kind], overlay ? "overlay" : "no overlay");
+            if (is_file) {
+                auto_fd fd = openat(p->image_fd, "etc/hosts", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+                assert_int_equal(hutch_fd_write_all(fd, "10.0.0.1 db\n", 12), 0);
+                assert_int_equal(fchmod(fd, kind == PLAIN ? 0644 : 0), 0);
+            } else if (kind == LINK) {
+                assert_int_equal(symlinkat("image-file", p->image_fd, "etc/hosts"), 0);
+            } else if (kind == FIFO) {
+                assert_int_equal(mkfifoat(p->image_fd, "etc/hosts", 0644), 0);
+            } else if (kind == DIRECTORY) {
+                assert_int_equal(mkdirat(p->image_fd, "etc/hosts", 0755), 0);
+            }
+            image_spec(&spec, p, overlay || is_file ? look : "cat /etc/image-file");
+            spec.layers[LAYER_OWN_INODES] = overlay ? NEED_REQUIRE : NEED_OFF;
+            snprintf(want, sizeof(want), "%s%sof the image\n",
+                     overlay || is_file ? "127.0.0.1 localhost\n127.0.1.1 hutch\n" : "", kind == PLAIN ? "10.0.0.1 db\n" : "");
+            expect(&spec, want);
+            unlinkat(p->image_fd, "etc/hosts", kind == DIRECTORY ? AT_REMOVEDIR : 0);
+        }
+}
+
+/* Nothing is laid over a link of the image's. */
+static void test_hosts_where_etc_is_a_link(void **state)
+{
+    struct place *p = *state;
+    struct sandbox_spec spec;
+
+    assert_int_equal(unlinkat(p->image_fd, "etc/image-file", 0), 0);
+    assert_int_equal(unlinkat(p->image_fd, "etc", AT_REMOVEDIR), 0);
+    assert_int_equal(symlinkat("tmp", p->image_fd, "etc"), 0);
+    image_spec(&spec, p, "readlink /etc; ls -A /etc/");
+    expect(&spec, "tmp\n");
+}
+
+/* A mount of the caller's at that place is on top. */
+static void test_hosts_of_the_caller(void **state)
+{
+    struct place *p = *state;
+    struct sandbox_spec spec;
+    char path[96];
+    auto_fd fd = -1;
+
+    snprintf(path, sizeof(path), "%s/hosts", p->outside);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    assert_int_equal(hutch_fd_write_all(fd, "10.0.0.1 db\n", 12), 0);
+    image_spec(&spec, p, "cat /etc/hosts");
+    add_mount(&spec, MOUNT_BIND, path, "/etc/hosts", MOUNT_RDONLY);
+    expect(&spec, "10.0.0.1 db\n");
+    assert_int_equal(unlink(path), 0);
+}
+
 /* --- who owns what ------------------------------------------------------------------------------------------------ */
 
 static void test_owner_of_the_data(void **state)
@@ -566,8 +635,9 @@ static void test_host_root_shows_little(void **state)
         &spec,
         "ls -A / | grep -vE '^(bin|dev|etc|lib|lib32|lib64|libx32|mnt|proc|run|sbin|tmp|usr)$'; cat /etc/passwd "
         "/etc/group;"
-        "ls -A /run /mnt/data; ls /etc/shadow /etc/ssh /root /home /var /sys /boot 2>/dev/null; cat /etc/hosts");
-    expect(&spec, "user:x:1000:1000:user:/tmp:/bin/sh\nuser:x:1000:\n/mnt/data:\n\n/run:\n127.0.0.1 localhost\n");
+        "ls -A /run /mnt/data; ls /etc/shadow /etc/ssh /root /home /var /sys /boot 2>/dev/null; grep -v ^::1 /etc/hosts");
+    expect(&spec, "user:x:1000:1000:user:/tmp:/bin/sh\nuser:x:1000:\n/mnt/data:\n\n/run:\n127.0.0.1 localhost\n"
+                  "127.0.1.1 hutch\n");
 }
 
 /* Later mounts cover earlier ones and nothing of the host's tree stays mounted underneath. */
@@ -641,6 +711,9 @@ int main(void)
         T(test_symlinks),
         T(test_symlink_over_something),
         T(test_missing_mount_points),
+        T(test_hosts),
+        T(test_hosts_where_etc_is_a_link),
+        T(test_hosts_of_the_caller),
         T(test_owner_of_the_data),
         T(test_without_idmap_permissions_hold),
         T(test_host_root_shows_little),
