@@ -133,6 +133,7 @@ void hutch_spec_done(struct sandbox_spec *spec)
     free_list(spec->readonly_paths);
     free_list(spec->argv);
     free_list(spec->envp);
+    free_list(spec->env_left_out);
     hutch_seccomp_rules_done(&spec->seccomp);
     *spec = (struct sandbox_spec){ 0 };
 }

@@ -167,6 +167,7 @@ struct sandbox_spec {
 
     char **argv; /* NULL-terminated; argv[0] is looked up in PATH of envp when it has no slash */
     char **envp; /* NULL-terminated "K=V"; nothing else of the caller's environment gets in */
+    char **env_left_out; /* names that the policy removes, NULL-terminated or NULL: hutch itself sets none of them */
     char *cwd;   /* absolute, inside */
 };
 

@@ -2,6 +2,7 @@
 
 #include "rootfs/image_config.h"
 #include "runtime/config/profile.h"
+#include "runtime/config/usual_env.h"
 #include "runtime/gpu/gpu.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
@@ -25,7 +26,7 @@ static bool is_images_to_say(const struct profile *profile, const struct sandbox
 {
     if (is_asked_for(profile, name))
         return false;
-    return strcmp(name, "PATH") == 0 ||
+    return strcmp(name, "PATH") == 0 || hutch_usual_env_is_own(spec, name) ||
            (strcmp(name, "LD_LIBRARY_PATH") == 0 && strcmp(hutch_spec_get_env(spec, name), GPU_DIR) == 0);
 }
 

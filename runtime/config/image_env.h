@@ -12,7 +12,7 @@ struct sandbox_spec;
 int hutch_image_env_read(const char *root, char ***ret, struct hutch_err *err);
 
 /* Adds them to @spec. What it has, of the policy and of @profile's own, wins, but for a PATH that @profile does not
- * name: only the image knows where its programs are. Errors: ENOMEM. */
+ * name, as only the image knows where its programs are, and for what hutch_usual_env_add() has set. Errors: ENOMEM. */
 int hutch_image_env_add(const struct profile *profile, char *const *env, struct sandbox_spec *spec,
                         struct hutch_err *err);
 

@@ -235,6 +235,24 @@ static void remove_variable(char **envp, const char *name)
     envp[kept] = NULL;
 }
 
+/* Nor does hutch itself set it then. */
+static int leave_out_variable(struct sandbox_spec *spec, const char *name, struct hutch_err *err)
+{
+    size_t n = 0;
+    char **bigger;
+
+    remove_variable(spec->envp, name);
+    while (spec->env_left_out && spec->env_left_out[n])
+        n++;
+    bigger = reallocarray(spec->env_left_out, n + 2, sizeof(*bigger));
+    if (bigger) {
+        spec->env_left_out = bigger;
+        bigger[n] = strdup(name);
+        bigger[n + 1] = NULL;
+    }
+    return bigger && bigger[n] ? 0 : hutch_err_set(err, ENOMEM, "leave out the variable '%s'", name);
+}
+
 static int read_variable(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct sandbox_spec *spec = spec_of(context);
@@ -244,10 +262,8 @@ static int read_variable(const struct json_node *node, void *context, struct hut
         return hutch_json_refuse(node, err,
                                  "not the name of an environment variable (letters, digits and '_', at most %d)",
                                  MAX_NAME_LEN);
-    if (hutch_json_is_null(node)) {
-        remove_variable(spec->envp, node->key);
-        return 0;
-    }
+    if (hutch_json_is_null(node))
+        return leave_out_variable(spec, node->key, err);
     if (!hutch_json_is_string(node))
         return hutch_json_expected(node, err, "a string, or null to remove the variable");
     if (hutch_json_string(node, MAX_VALUE_LEN, &value, err) < 0)

@@ -10,6 +10,7 @@
 #include "runtime/config/policy_find.h"
 #include "rootfs/stores.h"
 #include "runtime/gpu/gpu.h"
+#include "runtime/config/usual_env.h"
 #include "runtime/config/usual_mounts.h"
 
 #include <inttypes.h>
@@ -288,21 +289,6 @@ static int set_gpu(struct sandbox_spec *spec, const char *text, struct hutch_err
     return 0;
 }
 
-/* Libraries that start a thread per CPU of the host would run into the limit on processes, or gain nothing. */
-static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
-{
-    static const char *const names[] = { "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS" };
-    char text[24];
-
-    if (!spec->limits[LIMIT_CPUS])
-        return 0;
-    snprintf(text, sizeof(text), "%" PRIu64, (spec->limits[LIMIT_CPUS] + 999) / 1000);
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (!hutch_spec_get_env(spec, names[i]) && hutch_spec_set_env(spec, names[i], text, err) < 0)
-            return -1;
-    return 0;
-}
-
 int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, struct image_root *ret_image,
                            struct hutch_err *err)
 {
@@ -376,7 +362,7 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
     for (const char *const *e = profile->env; e && *e; e++)
         if (add_env(spec, *e, err) < 0)
             return -1;
-    if (bound_thread_pools(spec, err) < 0 || hutch_gpu_add(spec, getenv("HUTCH_GPU_ROOT"), err) < 0)
+    if (hutch_usual_env_add(spec, err) < 0 || hutch_gpu_add(spec, getenv("HUTCH_GPU_ROOT"), err) < 0)
         return -1;
     if (profile->workdir) {
         if (profile->workdir[0] != '/')

@@ -12,6 +12,7 @@
 #include "runtime/config/data_targets.h"
 #include "runtime/config/image_env.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/usual_env.h"
 #include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
 #include "runtime/text/json_view.h"
@@ -77,30 +78,49 @@ static int check_env(const char *const *env, struct hutch_err *err)
 
 /* --- the environment -------------------------------------------------------------------------------------------- */
 
-/* @base with @more over it: pointers into both, NULL-terminated; the caller frees the list. */
-static const char **merge_env(char *const *base, const char *const *more)
-{
-    size_t n = 0, n_base = 0, n_more = 0;
-    const char **merged;
+/* What follows from the limits of one run, and not from those of its sandbox. */
+struct run_env {
+    char followed[USUAL_ENV_MAX][USUAL_ENV_SIZE];
+    const char **list; /* owned; NULL-terminated pointers: into the spec, the array and the request */
+};
+#define auto_run_env __attribute__((cleanup(run_env_done))) struct run_env
 
-    while (base && base[n_base])
+static void run_env_done(struct run_env *env)
+{
+    free(env->list);
+}
+
+/* @text in the place of the variable of that name, or behind the @n that are there. The number of all then. */
+static size_t put_variable(const char **list, size_t n, const char *text)
+{
+    size_t len = strcspn(text, "=") + 1, at = 0; /* with the '=' */
+
+    while (at < n && strncmp(list[at], text, len) != 0)
+        at++;
+    list[at] = text;
+    return at == n ? n + 1 : n;
+}
+
+/* The environment of @spec, with what follows from @limits over it and @more over both. */
+static int merge_env(const struct sandbox_spec *spec, const uint64_t limits[LIMIT_COUNT], const char *const *more,
+                     struct run_env *ret, struct hutch_err *err)
+{
+    size_t n = 0, n_base = 0, n_more = 0, n_followed = hutch_usual_env_follow(spec, limits, ret->followed);
+
+    while (spec->envp && spec->envp[n_base])
         n_base++;
     while (more && more[n_more])
         n_more++;
-    merged = calloc(n_base + n_more + 1, sizeof(*merged));
-    if (!merged)
-        return NULL;
+    ret->list = calloc(n_base + n_followed + n_more + 1, sizeof(*ret->list));
+    if (!ret->list)
+        return hutch_err_set(err, ENOMEM, "set the environment");
     for (; n < n_base; n++)
-        merged[n] = base[n];
-    for (size_t i = 0; i < n_more; i++) {
-        size_t len = strcspn(more[i], "=") + 1, at = 0; /* with the '=' */
-
-        while (at < n && strncmp(merged[at], more[i], len) != 0)
-            at++;
-        merged[at] = more[i];
-        n += at == n;
-    }
-    return merged;
+        ret->list[n] = spec->envp[n];
+    for (size_t i = 0; i < n_followed; i++)
+        n = put_variable(ret->list, n, ret->followed[i]);
+    for (size_t i = 0; i < n_more; i++)
+        n = put_variable(ret->list, n, more[i]);
+    return 0;
 }
 
 /* Whether a variable would come too late for an interpreter that runs already. */
@@ -329,6 +349,27 @@ static int read_program(const struct hutch_request *request, struct program *ret
     return 0;
 }
 
+static int set_variable(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    auto_free char *name = strndup(text, strcspn(text, "="));
+
+    return name ? hutch_spec_set_env(spec, name, strchr(text, '=') + 1, err)
+                : hutch_err_set(err, ENOMEM, "set the environment");
+}
+
+/* Of a sandbox that is built for one run. */
+static int take_limits(struct sandbox_spec *spec, const uint64_t limits[LIMIT_COUNT], struct hutch_err *err)
+{
+    char followed[USUAL_ENV_MAX][USUAL_ENV_SIZE];
+    size_t n = hutch_usual_env_follow(spec, limits, followed);
+
+    for (size_t i = 0; i < n; i++)
+        if (set_variable(spec, followed[i], err) < 0)
+            return -1;
+    memcpy(spec->limits, limits, sizeof(spec->limits));
+    return 0;
+}
+
 static int set_exec(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                     const struct program *p, struct sandbox_spec *spec, struct hutch_err *err)
 {
@@ -337,14 +378,11 @@ static int set_exec(struct hutch_engine *engine, struct engine_run *run, const s
     struct sandbox_mount *mount;
     int rc;
 
-    for (const char *const *e = request->env; e && *e; e++) {
-        auto_free char *name = strndup(*e, strcspn(*e, "="));
-
-        if (!name)
-            return hutch_err_set(err, ENOMEM, "set the environment");
-        if (hutch_spec_set_env(spec, name, strchr(*e, '=') + 1, err) < 0)
+    if (take_limits(spec, run->limits, err) < 0)
+        return -1;
+    for (const char *const *e = request->env; e && *e; e++)
+        if (set_variable(spec, *e, err) < 0)
             return -1;
-    }
     if (p->is_input)
         rc = hutch_program_set_stdin(spec, args, err);
     else if (p->is_argument) {
@@ -382,7 +420,7 @@ static void lower_limits(struct engine_run *run, const struct hutch_request *req
 static int set_job(struct engine_run *run, const struct hutch_request *request, const struct program *p,
                    const struct sandbox_spec *spec, struct hutch_err *err)
 {
-    auto_free const char **env = merge_env(spec->envp, request->env);
+    auto_run_env env = { .list = NULL };
     char name[sizeof(PROGRAM_DIR) + 256];
     struct job job = {
         .mode = p->is_input ? "stdin" : p->is_argument ? "code" : "file",
@@ -390,12 +428,12 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
         .code = p->code,
         .code_len = p->code_len,
         .args = request->args,
-        .env = env,
         .cwd = spec->cwd,
     };
 
-    if (!env)
-        return hutch_err_set(err, ENOMEM, "set the environment");
+    if (merge_env(spec, run->limits, request->env, &env, err) < 0)
+        return -1;
+    job.env = env.list;
     snprintf(name, sizeof(name), PROGRAM_DIR "/%s", p->name);
     lower_limits(run, request, &job);
     if (hutch_job_encode(&job, &run->job, &run->job_len, err) < 0)
@@ -413,12 +451,13 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
 static int set_cells_job(struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
                          const char *token, struct hutch_err *err)
 {
-    auto_free const char **env = merge_env(spec->envp, request->env);
+    auto_run_env env = { .list = NULL };
     char start[64];
-    struct job job = { .mode = token ? "cells" : "processes", .name = "", .code = start, .env = env, .cwd = spec->cwd };
+    struct job job = { .mode = token ? "cells" : "processes", .name = "", .code = start, .cwd = spec->cwd };
 
-    if (!env)
-        return hutch_err_set(err, ENOMEM, "set the environment");
+    if (merge_env(spec, run->limits, request->env, &env, err) < 0)
+        return -1;
+    job.env = env.list;
     if (token)
         job.code_len = (size_t)snprintf(start, sizeof(start), "{\"token\":\"%s\"}", token);
     lower_limits(run, request, &job);
@@ -581,15 +620,16 @@ static int check_event(const char *event, size_t len, struct hutch_err *err)
 static int set_call_job(struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
                         struct hutch_err *err)
 {
-    auto_free const char **env = merge_env(spec->envp, request->env);
+    auto_run_env env = { .list = NULL };
     const char *event = request->event ? request->event : "null";
     struct job job = {
-        .mode = "function", .name = "", .code = event, .env = env, .cwd = spec->cwd,
+        .mode = "function", .name = "", .code = event, .cwd = spec->cwd,
         .code_len = request->event && request->event_len ? request->event_len : strlen(event),
     };
 
-    if (!env)
-        return hutch_err_set(err, ENOMEM, "set the environment");
+    if (merge_env(spec, run->limits, request->env, &env, err) < 0)
+        return -1;
+    job.env = env.list;
     if (check_event(event, job.code_len, err) < 0)
         return -1;
     lower_limits(run, request, &job);
@@ -686,7 +726,6 @@ static int set_execution(struct hutch_engine *engine, struct engine_run *run, co
     if (apply_limits(request, spec->limits, run->limits, err) < 0)
         goto fail;
     if (run->is_exec) {
-        memcpy(own.limits, run->limits, sizeof(own.limits));
         if (set_exec(engine, run, request, &program, &own, err) < 0)
             goto fail;
     } else if (set_job(run, request, &program, spec, err) < 0 ||

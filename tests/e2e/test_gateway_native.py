@@ -47,6 +47,15 @@ def test_policies(server):
             assert answer.status == 400 and answer.error["message"] == "%s of %d is above the policy's %d" % (name, value + 1, value), answer.body
 
 
+def test_variables_that_follow_from_limits(server):
+    """Of the policy that the server has made of its options, and of what a request asks for."""
+    code = "import os; print(os.environ['JAVA_TOOL_OPTIONS'].split()[0], os.environ['GOTMPDIR'])"
+    for more, want in ({}, "-Xmx100m"), ({"limits": {"memory_bytes": 100 << 20}}, "-Xmx50m"), ({"env": {"JAVA_TOOL_OPTIONS": "-Xmx1m"}}, "-Xmx1m"):
+        assert server.run(code, **more)["stdout"] == want + " /mnt/data\n"
+        if "env" not in more:
+            assert server.run('echo "${JAVA_TOOL_OPTIONS%% *}"', language="sh", **more)["stdout"] == want + "\n"
+
+
 def test_policy_of_a_path(tmp_path):
     path = tmp_path / "tight.json"
     path.write_text('{"schema": 1, "extends": "default", "limits": {"pids": 9}}')

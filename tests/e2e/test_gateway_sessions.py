@@ -53,6 +53,15 @@ class Session:
         assert self.ask("DELETE").status == 204
 
 
+def test_variables_that_follow_from_limits(server):
+    """Of what a session asks for, in a sandbox that was prepared for more."""
+    code = "import os; os.environ['JAVA_TOOL_OPTIONS'].split()[0], os.environ['GOTMPDIR']"
+    for more, want in ({}, "-Xmx256m"), ({"limits": {"memory_bytes": 100 << 20}}, "-Xmx50m"), ({"env": {"JAVA_TOOL_OPTIONS": "mine"}}, "mine"):
+        session = Session(server, **more)
+        assert session.value(code) == repr((want, "/mnt/data"))
+        session.close()
+
+
 @pytest.fixture
 def session(server):
     opened = Session(server)

@@ -181,7 +181,8 @@ def variables():
         os.chmod(path + ".new", os.stat(path).st_mode & 0o7777)
         os.replace(path + ".new", path)
 
-    env = ["KIND=image", "HOME=/home/of/image", "PATH=/opt/none:/usr/bin:/bin", "PYTHONPATH=/opt/modules"]
+    env = ["KIND=image", "HOME=/home/of/image", "PATH=/opt/none:/usr/bin:/bin", "PYTHONPATH=/opt/modules", "GOCACHE=/opt/cache",
+           "JAVA_TOOL_OPTIONS=-Xmx64m"]
     replace(json.dumps({"Env": env}))
     yield
     replace(before)
@@ -189,6 +190,7 @@ def variables():
 
 WAYS = {"program of the image": ["--", "python3", "-c"], "cold": ["-c"], "warm": ["--warm", "-c"], "cell": ["--rich", "-c"]}
 LOOK = "import os, sys; print(*[os.environ[name] for name in ('KIND', 'HOME', 'PATH')], '/opt/modules' in sys.path)"
+USUAL = "import os; print(os.environ['GOCACHE'], os.environ['JAVA_TOOL_OPTIONS'])"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -200,6 +202,11 @@ def test_environment_of_every_run(variables, way):
     assert support.hutch(*run, *words, LOOK).stdout == b"image /tmp /opt/none:/usr/bin:/bin True\n"
     done = support.hutch(*run, "-e", "KIND=mine", "-e", "PATH=/bin", *words, LOOK)
     assert done.stdout == b"mine /tmp /bin True\n", done.stderr
+    # What hutch sets by itself gives way to the image, also where a limit makes another value of it.
+    for more in ([], ["--memory", "300m"]):
+        assert support.hutch(*run, *more, *words, USUAL).stdout == b"/opt/cache -Xmx64m\n"
+    done = support.hutch(*run, "-e", "GOCACHE=/mnt/data/.cache/go-build", *words, USUAL)
+    assert done.stdout == b"/mnt/data/.cache/go-build -Xmx64m\n", done.stderr
 
 
 def test_environment_of_other_runs(variables, tmp_path):
