@@ -9,6 +9,7 @@ TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(TREE, "tests", "suites"))
 
 import judge  # noqa: E402  (the path comes first)
+import page  # noqa: E402
 import reading  # noqa: E402
 import table  # noqa: E402
 
@@ -94,6 +95,11 @@ def test_file_and_table_agree():
     for suite in table.SUITES:
         assert suite.tree in table.TREES
         assert all(len(reason.split()) > 2 for reason in suite.left_out.values()), suite.name
+
+
+def test_the_page_is_made_of_them():
+    with open(page.FILE, encoding="utf-8") as text:
+        assert text.read() == page.page(), "tests/suites/run --page writes it anew"
 
 
 def test_a_suite_that_nobody_knows():
