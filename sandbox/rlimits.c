@@ -51,7 +51,7 @@ void hutch_rlimits_spread(struct rlimit_plan *plan, unsigned nth)
     choose(&allowed, first, CPU_COUNT(&plan->cpus), &plan->cpus);
 }
 
-void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, bool cgroup_cpus, struct rlimit_plan *ret)
+void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_cpus, struct rlimit_plan *ret)
 {
     const uint64_t *limits = spec->limits;
 
@@ -64,10 +64,9 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
     ret->max[RLIMIT_SIGPENDING] = 1024; /* counted in the caller's own quota too, all user namespaces up */
     ret->max[RLIMIT_RTPRIO] = 0;
     ret->max[RLIMIT_NICE] = 0;
-    /* RLIMIT_DATA, not RLIMIT_AS: it counts private writable memory, whereas address space is also what allocators and
-     * thread pools reserve and never touch. Counts mmap(2) since Linux 4.7. */
-    if (limits[LIMIT_MEMORY] && !cgroup_memory)
-        ret->max[RLIMIT_DATA] = limits[LIMIT_MEMORY] * RLIMIT_DATA_FACTOR;
+    /* Nothing for LIMIT_MEMORY: RLIMIT_DATA and RLIMIT_AS count what is reserved and never touched, of which the address
+     * and thread sanitizers take terabytes. What is in use is counted by a cgroup or by init, and no sandbox is without
+     * one of the two. */
     /* Counted per user and user namespace since Linux 5.14, so only this sandbox's processes; init is one of them. */
     if (limits[LIMIT_PIDS])
         ret->max[RLIMIT_NPROC] = limits[LIMIT_PIDS] + 1;
@@ -84,8 +83,6 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
 
 void hutch_rlimits_lower(struct rlimit_plan *plan, const uint64_t *from, const uint64_t *to)
 {
-    if (to[LIMIT_MEMORY] < from[LIMIT_MEMORY] && plan->max[RLIMIT_DATA] != RLIM_INFINITY)
-        plan->max[RLIMIT_DATA] = to[LIMIT_MEMORY] * RLIMIT_DATA_FACTOR;
     if (to[LIMIT_PIDS] < from[LIMIT_PIDS] && plan->max[RLIMIT_NPROC] != RLIM_INFINITY)
         plan->max[RLIMIT_NPROC] -= from[LIMIT_PIDS] - to[LIMIT_PIDS]; /* what is beside the limit stays */
 }

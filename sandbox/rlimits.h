@@ -12,9 +12,6 @@
 
 struct sandbox_spec;
 
-/* RLIMIT_DATA is so many times the limit on memory: what is refused by it fails in ways that many libraries do not look
- * at, and then a result looks fine that is not. Before that, init's samples see what is in use and end the run. */
-#define RLIMIT_DATA_FACTOR 16
 /* The soft limit on descriptors where the spec has none: that of most systems. The hard one stays. */
 #define RLIMIT_NOFILE_USUAL 1024
 
@@ -24,9 +21,9 @@ struct rlimit_plan {
     cpu_set_t cpus;
 };
 
-/* Decides in the parent. @cgroup_memory and @cgroup_cpus: a cgroup already enforces that limit for the whole
- * sandbox, so that the coarser RLIMIT_DATA or CPU pinning is not needed. */
-void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, bool cgroup_cpus, struct rlimit_plan *ret);
+/* Decides in the parent. @cgroup_cpus: a cgroup already enforces that limit for the whole sandbox, so that the coarser
+ * CPU pinning is not needed. */
+void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_cpus, struct rlimit_plan *ret);
 
 /* Pins to others than those that were chosen: as many, from the @nth allowed one on. For who makes many sandboxes: they
  * are spread. */

@@ -115,7 +115,7 @@ static void describe(const struct sandbox_spec *spec, const struct init_job *job
                  job->ids.host_uid);
 
     if (spec->limits[LIMIT_MEMORY])
-        e->limits[LIMIT_MEMORY] = by_cgroup & CGROUP_MEMORY ? 1u << ENFORCER_CGROUP : 1u << ENFORCER_RLIMIT;
+        e->limits[LIMIT_MEMORY] = by_cgroup & CGROUP_MEMORY ? 1u << ENFORCER_CGROUP : 0; /* by the supervisor then */
     if (spec->limits[LIMIT_PIDS])
         e->limits[LIMIT_PIDS] = 1u << ENFORCER_RLIMIT | (by_cgroup & CGROUP_PIDS ? 1u << ENFORCER_CGROUP : 0);
     if (spec->limits[LIMIT_CPUS])
@@ -154,7 +154,7 @@ static void plan_fallbacks(const struct sandbox_spec *spec, struct init_job *job
 {
     unsigned by_cgroup = sb->cgroup.controllers;
 
-    hutch_rlimits_plan(spec, by_cgroup & CGROUP_MEMORY, by_cgroup & CGROUP_CPU, &job->plan.rlimits);
+    hutch_rlimits_plan(spec, by_cgroup & CGROUP_CPU, &job->plan.rlimits);
     if (job->is_waiting && spec->limits[LIMIT_PIDS])
         job->plan.rlimits.max[RLIMIT_NPROC] += WAITING_PIDS;
     job->wants_samples = !(by_cgroup & CGROUP_MEMORY) || !(by_cgroup & CGROUP_PIDS) ||

@@ -103,7 +103,7 @@ int hutch_zygote_start(const struct sandbox_spec *spec, int order_fd, int stderr
     job.meminfo.limit = spec->limits[LIMIT_MEMORY];
     if (hutch_userns_plan(&job.ids, err) < 0 || hutch_mounts_sources_init(spec, &job.sources, err) < 0)
         return -1;
-    hutch_rlimits_plan(spec, true, true, &job.plan.rlimits);
+    hutch_rlimits_plan(spec, true, &job.plan.rlimits);
     if (compile_filter(spec, &job, err) < 0)
         goto out;
     if (pipe2(pipefd, O_CLOEXEC) < 0) {

@@ -21,7 +21,7 @@ const struct limit hutch_limit_rows[] = {
     [LIMIT_MEMORY] = { UNIT_BYTES, 4 * MIB, 1024 * TIB, "512M",
         "--memory", "memory limit, e.g. 512m; 0 for none",
         REQUEST(memory_bytes), SESSION(memory_bytes), .is_built_in = true,
-        .enforcers = BY(CGROUP) | BY(RLIMIT) | BY(SUPERVISOR) },
+        .enforcers = BY(CGROUP) | BY(SUPERVISOR) },
     [LIMIT_PIDS] = { UNIT_COUNT, 1, 4194304, "64",
         "--pids-limit", "processes and threads at once; 0 for no limit",
         REQUEST(pids), SESSION(pids), .is_built_in = true, .enforcers = BY(CGROUP) | BY(RLIMIT) },

@@ -18,6 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* RLIMIT_DATA is so many times the limit on memory, as nothing of hutch's counts what is in use there, and what is
+ * refused by it fails in ways that many libraries do not look at. Not RLIMIT_AS, which counts address space that is not
+ * writable, too. Counts mmap(2) since Linux 4.7. */
+#define DATA_FACTOR 16
+
 #define OCI_VERSION   "1.0.2"
 #define CPU_PERIOD_US 100000u
 
@@ -112,7 +117,9 @@ static bool add_rlimits(cJSON *process, const struct sandbox_spec *spec)
     struct rlimit_plan plan;
     bool ok = list != NULL;
 
-    hutch_rlimits_plan(spec, false, true, &plan);
+    hutch_rlimits_plan(spec, true, &plan);
+    if (spec->limits[LIMIT_MEMORY])
+        plan.max[RLIMIT_DATA] = spec->limits[LIMIT_MEMORY] * DATA_FACTOR;
     if (spec->limits[LIMIT_PIDS]) /* there is no init of hutch's beside the program */
         plan.max[RLIMIT_NPROC] = spec->limits[LIMIT_PIDS];
     for (size_t i = 0; ok && i < ARRAY_SIZE(types); i++) {

@@ -89,8 +89,6 @@ const struct doctor_check hutch_doctor_checks[] = {
       "memory_peak_bytes in results comes from samples, or is null", OTHER_KERNEL },
     { "limits", "rlimit_nproc", DOCTOR_IN_USERNS, CLONE_NEWPID, hutch_probe_rlimit_nproc, false,
       "without the pids controller, a run may be refused processes because of others of the same user", OTHER_KERNEL },
-    { "limits", "rlimit_data", DOCTOR_HERE, 0, hutch_probe_rlimit_data, false,
-      "without the memory controller, only the supervisor bounds memory", OTHER_KERNEL },
     { "limits", "cpu_affinity", DOCTOR_HERE, 0, hutch_probe_affinity, false,
       "without the cpu controller, nothing bounds CPUs", FREE_CALLS },
 

@@ -350,18 +350,6 @@ void hutch_probe_rlimit_nproc(const struct doctor_host *host, struct doctor_find
         kill(second, SIGKILL);
 }
 
-void hutch_probe_rlimit_data(const struct doctor_host *host, struct doctor_finding *ret)
-{
-    struct rlimit limit = { 16u << 20, 16u << 20 };
-
-    if (setrlimit(RLIMIT_DATA, &limit) < 0)
-        hutch_doctor_failed(host, ret, errno, "set RLIMIT_DATA");
-    else if (mmap(NULL, 64u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
-        hutch_doctor_found(ret, DOCTOR_MISSING, "RLIMIT_DATA does not count mapped memory");
-    else
-        hutch_doctor_found(ret, DOCTOR_OK, "RLIMIT_DATA bounds the memory of each process");
-}
-
 void hutch_probe_affinity(const struct doctor_host *host, struct doctor_finding *ret)
 {
     cpu_set_t all, one;

@@ -23,7 +23,7 @@ doctor_probe_fn hutch_probe_mount_ns, hutch_probe_mount_api, hutch_probe_readonl
 /* runtime/doctor/limits.c */
 doctor_probe_fn hutch_probe_cgroup_v2, hutch_probe_delegation, hutch_probe_memory, hutch_probe_pids, hutch_probe_cpu,
     hutch_probe_memory_peak, hutch_probe_clone_into_cgroup, hutch_probe_cgroup_kill, hutch_probe_rlimit_nproc,
-    hutch_probe_rlimit_data, hutch_probe_affinity;
+    hutch_probe_affinity;
 
 /* runtime/doctor/files.c */
 doctor_probe_fn hutch_probe_home, hutch_probe_space, hutch_probe_policies, hutch_probe_images, hutch_probe_host_python,

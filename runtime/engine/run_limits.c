@@ -27,7 +27,6 @@ static int compare(const uint64_t *built, const uint64_t *limits, struct hutch_e
 
 int hutch_run_lower_limits(struct engine_run *run, struct hutch_err *err)
 {
-    static const int resources[] = { RLIMIT_DATA, RLIMIT_NPROC };
     struct slot *slot = run->slot;
     const struct rlimit_plan built = slot->sb.plan.rlimits;
     struct job_rlimits rlimits = run->rlimits;
@@ -38,11 +37,8 @@ int hutch_run_lower_limits(struct engine_run *run, struct hutch_err *err)
     rc = hutch_slot_lower(slot, run->limits, err);
     if (rc < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
-        rlim_t max = slot->sb.plan.rlimits.max[resources[i]];
-
-        if (max != built.max[resources[i]])
-            hutch_job_add_rlimit(&rlimits, resources[i], max, max);
-    }
+    if (slot->sb.plan.rlimits.max[RLIMIT_NPROC] != built.max[RLIMIT_NPROC])
+        hutch_job_add_rlimit(&rlimits, RLIMIT_NPROC, slot->sb.plan.rlimits.max[RLIMIT_NPROC],
+                             slot->sb.plan.rlimits.max[RLIMIT_NPROC]);
     return hutch_job_set_rlimits(&run->job, &run->job_len, &rlimits, err) < 0 ? -1 : rc;
 }

@@ -150,7 +150,7 @@ def test_memory_is_counted(podman, how):
     assert "survived" not in result["stdout"], result
     # A single process is refused the memory by its rlimit, and Python ends with its own word.
     assert result["verdict"] == "out_of_memory" or (how == "one process" and result["error"]["name"] == "MemoryError"), result
-    assert result["limits"]["memory"]["enforced_by"] == ["rlimit", "supervisor"]
+    assert result["limits"]["memory"]["enforced_by"] == ["supervisor"]
 
 
 def test_cpu_time_is_counted(podman):

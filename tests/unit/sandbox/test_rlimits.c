@@ -21,24 +21,21 @@ static void test_plan(void **state)
         const char *label;
         enum sandbox_limit limit;
         uint64_t asked;
-        bool cgroup_memory;
         int resource;
         rlim_t want;
     } rows[] = {
-        { "memory without a cgroup", LIMIT_MEMORY, 64 * MIB, false, RLIMIT_DATA, 1024 * MIB },
-        { "memory with one", LIMIT_MEMORY, 64 * MIB, true, RLIMIT_DATA, RLIM_INFINITY },
-        { "no memory limit", LIMIT_MEMORY, 0, false, RLIMIT_DATA, RLIM_INFINITY },
-        { "address space is never bound", LIMIT_MEMORY, 64 * MIB, false, RLIMIT_AS, RLIM_INFINITY },
-        { "processes, and our init", LIMIT_PIDS, 10, false, RLIMIT_NPROC, 11 },
-        { "no limit on processes", LIMIT_PIDS, 0, false, RLIMIT_NPROC, RLIM_INFINITY },
-        { "CPU time, later than the supervisor", LIMIT_CPU_TIME, 1500, false, RLIMIT_CPU, 3 },
-        { "a millisecond of it", LIMIT_CPU_TIME, 1, false, RLIMIT_CPU, 2 },
-        { "file size", LIMIT_FILE_SIZE, 12345, false, RLIMIT_FSIZE, 12345 },
-        { "descriptors", LIMIT_OPEN_FILES, 64, false, RLIMIT_NOFILE, 64 },
-        { "never a core file", LIMIT_OPEN_FILES, 0, false, RLIMIT_CORE, 0 },
-        { "never a real-time priority", LIMIT_OPEN_FILES, 0, false, RLIMIT_RTPRIO, 0 },
-        { "never a better nice value", LIMIT_OPEN_FILES, 0, false, RLIMIT_NICE, 0 },
-        { "little locked memory", LIMIT_OPEN_FILES, 0, false, RLIMIT_MEMLOCK, 64 << 10 },
+        { "memory is counted, not what is reserved", LIMIT_MEMORY, 64 * MIB, RLIMIT_DATA, RLIM_INFINITY },
+        { "nor address space", LIMIT_MEMORY, 64 * MIB, RLIMIT_AS, RLIM_INFINITY },
+        { "processes, and our init", LIMIT_PIDS, 10, RLIMIT_NPROC, 11 },
+        { "no limit on processes", LIMIT_PIDS, 0, RLIMIT_NPROC, RLIM_INFINITY },
+        { "CPU time, later than the supervisor", LIMIT_CPU_TIME, 1500, RLIMIT_CPU, 3 },
+        { "a millisecond of it", LIMIT_CPU_TIME, 1, RLIMIT_CPU, 2 },
+        { "file size", LIMIT_FILE_SIZE, 12345, RLIMIT_FSIZE, 12345 },
+        { "descriptors", LIMIT_OPEN_FILES, 64, RLIMIT_NOFILE, 64 },
+        { "never a core file", LIMIT_OPEN_FILES, 0, RLIMIT_CORE, 0 },
+        { "never a real-time priority", LIMIT_OPEN_FILES, 0, RLIMIT_RTPRIO, 0 },
+        { "never a better nice value", LIMIT_OPEN_FILES, 0, RLIMIT_NICE, 0 },
+        { "little locked memory", LIMIT_OPEN_FILES, 0, RLIMIT_MEMLOCK, 64 << 10 },
     };
 
     (void)state;
@@ -49,7 +46,7 @@ static void test_plan(void **state)
         print_message("  %s\n", rows[i].label);
         memset(&plan, 0xaa, sizeof(plan));
         spec.limits[rows[i].limit] = rows[i].asked;
-        hutch_rlimits_plan(&spec, rows[i].cgroup_memory, false, &plan);
+        hutch_rlimits_plan(&spec, false, &plan);
         assert_true(plan.max[rows[i].resource] == rows[i].want);
         assert_false(plan.pin);
         assert_int_equal(CPU_COUNT(&plan.cpus), 0); /* a zygote is sent these, too */
@@ -63,25 +60,23 @@ static void test_lower(void **state)
     struct rlimit_plan plan, want;
 
     (void)state;
-    for (int by_cgroup = 0; by_cgroup < 2; by_cgroup++) {
-        spec.limits[LIMIT_MEMORY] = 512 * MIB;
-        spec.limits[LIMIT_PIDS] = 64;
-        spec.limits[LIMIT_FILE_SIZE] = 1000;
-        less = spec;
-        hutch_rlimits_plan(&spec, by_cgroup, true, &plan);
-        plan.max[RLIMIT_NPROC] += 5;
-        want = plan;
-        hutch_rlimits_lower(&plan, spec.limits, less.limits);
-        assert_memory_equal(&plan, &want, sizeof(plan));
-        less.limits[LIMIT_MEMORY] = 64 * MIB;
-        less.limits[LIMIT_PIDS] = 10;
-        hutch_rlimits_plan(&less, by_cgroup, true, &want);
-        want.max[RLIMIT_NPROC] += 5;
-        hutch_rlimits_lower(&plan, spec.limits, less.limits);
-        assert_memory_equal(&plan, &want, sizeof(plan));
-        hutch_rlimits_lower(&plan, less.limits, spec.limits); /* never up */
-        assert_memory_equal(&plan, &want, sizeof(plan));
-    }
+    spec.limits[LIMIT_MEMORY] = 512 * MIB;
+    spec.limits[LIMIT_PIDS] = 64;
+    spec.limits[LIMIT_FILE_SIZE] = 1000;
+    less = spec;
+    hutch_rlimits_plan(&spec, true, &plan);
+    plan.max[RLIMIT_NPROC] += 5;
+    want = plan;
+    hutch_rlimits_lower(&plan, spec.limits, less.limits);
+    assert_memory_equal(&plan, &want, sizeof(plan));
+    less.limits[LIMIT_MEMORY] = 64 * MIB;
+    less.limits[LIMIT_PIDS] = 10;
+    hutch_rlimits_plan(&less, true, &want);
+    want.max[RLIMIT_NPROC] += 5;
+    hutch_rlimits_lower(&plan, spec.limits, less.limits);
+    assert_memory_equal(&plan, &want, sizeof(plan));
+    hutch_rlimits_lower(&plan, less.limits, spec.limits); /* never up */
+    assert_memory_equal(&plan, &want, sizeof(plan));
 }
 
 /* Sandbox after sandbox gets the next CPU, as many as before, and round. */
@@ -98,7 +93,7 @@ static void test_cpus_are_spread(void **state)
     CPU_ZERO(&seen);
     spec.limits[LIMIT_CPUS] = 1000;
     for (unsigned i = 0; i < (unsigned)CPU_COUNT(&allowed); i++) {
-        hutch_rlimits_plan(&spec, false, false, &plan);
+        hutch_rlimits_plan(&spec, false, &plan);
         hutch_rlimits_spread(&plan, i + 7 * (unsigned)CPU_COUNT(&allowed));
         assert_int_equal(CPU_COUNT(&plan.cpus), 1);
         CPU_OR(&seen, &seen, &plan.cpus);
@@ -128,15 +123,15 @@ static void test_cpus(void **state)
         int want = (thousandths + 999) / 1000;
 
         spec.limits[LIMIT_CPUS] = (uint64_t)thousandths;
-        hutch_rlimits_plan(&spec, false, false, &plan);
+        hutch_rlimits_plan(&spec, false, &plan);
         assert_true(plan.pin); /* pinned even to all of them: a fork of the caller's own mask cannot widen it */
         assert_int_equal(CPU_COUNT(&plan.cpus), want < have ? want : have);
         assert_true(is_subset(&plan.cpus, &allowed));
     }
-    hutch_rlimits_plan(&spec, false, true, &plan);
+    hutch_rlimits_plan(&spec, true, &plan);
     assert_false(plan.pin); /* the cgroup does it */
     spec.limits[LIMIT_CPUS] = 0;
-    hutch_rlimits_plan(&spec, false, false, &plan);
+    hutch_rlimits_plan(&spec, false, &plan);
     assert_false(plan.pin);
 }
 
@@ -153,7 +148,7 @@ static void test_cpus_start_here(void **state)
     for (int tries = 0; tries < 200; tries++) {
         int before = sched_getcpu();
 
-        hutch_rlimits_plan(&spec, false, false, &plan);
+        hutch_rlimits_plan(&spec, false, &plan);
         if (before < 0 || sched_getcpu() != before)
             continue;
         counted++;
@@ -180,7 +175,7 @@ static int in_child(int (*body)(void))
 static int apply_all(void)
 {
     static const int resources[] = { RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_RTPRIO,
-                                     RLIMIT_NICE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_DATA };
+                                     RLIMIT_NICE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE };
     struct sandbox_spec spec = { 0 };
     struct rlimit_plan plan;
     struct hutch_err err;
@@ -192,7 +187,7 @@ static int apply_all(void)
     spec.limits[LIMIT_CPU_TIME] = 5000;
     spec.limits[LIMIT_FILE_SIZE] = MIB;
     spec.limits[LIMIT_OPEN_FILES] = 32;
-    hutch_rlimits_plan(&spec, false, false, &plan);
+    hutch_rlimits_plan(&spec, false, &plan);
     if (hutch_rlimits_apply(&plan, &err) < 0)
         return 1;
     for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
@@ -229,7 +224,7 @@ static int apply_without_open_files(void)
         return 1;
     for (rlim_t hard = limit.rlim_max; hard > 100; hard = hard > 2000 ? 2000 : hard / 2) {
         limit.rlim_cur = limit.rlim_max = hard;
-        hutch_rlimits_plan(&spec, false, false, &plan);
+        hutch_rlimits_plan(&spec, false, &plan);
         if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || hutch_rlimits_apply(&plan, &err) < 0 ||
             getrlimit(RLIMIT_NOFILE, &now) < 0)
             return 2;
@@ -249,37 +244,6 @@ static void test_apply(void **state)
 {
     (void)state;
     assert_int_equal(in_child(apply_all), 0);
-}
-
-/* RLIMIT_DATA holds against mmap(2) and malloc(3), and leaves reservations alone that are never written. */
-static int fill_memory(void)
-{
-    struct sandbox_spec spec = { 0 };
-    struct rlimit_plan plan;
-    struct hutch_err err;
-
-    spec.limits[LIMIT_MEMORY] = 64 * MIB / RLIMIT_DATA_FACTOR;
-    hutch_rlimits_plan(&spec, false, false, &plan);
-    if (hutch_rlimits_apply(&plan, &err) < 0)
-        return 1;
-    if (mmap(NULL, 1ull << 33, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
-        return 2;
-    if (mmap(NULL, 128 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED ||
-        errno != ENOMEM)
-        return 3;
-    if (mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
-        return 4;
-    return 0;
-}
-
-static void test_memory_holds(void **state)
-{
-    (void)state;
-#if defined(__SANITIZE_ADDRESS__)
-    print_message("skip: asan: its shadow memory alone is above any such limit\n");
-    skip();
-#endif
-    assert_int_equal(in_child(fill_memory), 0);
 }
 
 static int apply_no_cpus(void)
@@ -310,7 +274,6 @@ int main(void)
         cmocka_unit_test(test_cpus_start_here),
         cmocka_unit_test(test_apply),
         cmocka_unit_test(test_apply_without_open_files),
-        cmocka_unit_test(test_memory_holds),
         cmocka_unit_test(test_failure_is_told),
     };
 
