@@ -271,7 +271,8 @@ def signal_to_init_by_descriptor():
 
 @probe(control="user")
 def rank_of_another_process():
-    """Idle scheduling, idle I/O and the least niceness for another process of the same user, as process 1 is."""
+    """Idle scheduling, idle I/O and the least niceness for another process of the same user, as process 1 is; and for oneself the
+    first place among those who read and write."""
     pid = os.fork()
     if pid == 0:
         signal.pause()
@@ -280,7 +281,7 @@ def rank_of_another_process():
     try:
         for change in (lambda: os.sched_setscheduler(target, os.SCHED_IDLE, os.sched_param(0)),
                        lambda: os.setpriority(os.PRIO_PROCESS, target, 19),
-                       lambda: syscall("ioprio_set", 1, target, 3 << 13)):
+                       lambda: syscall("ioprio_set", 1, target, 3 << 13), lambda: syscall("ioprio_set", 1, 0, 2 << 13)):
             try:
                 change()
             except OSError as error:
