@@ -303,8 +303,11 @@ def read_that_does_not_wait():
     """preadv2(2) with RWF_NOWAIT reads what is in memory and fails for the rest: so it tells what others have read."""
     path = "/usr/lib/os-release"
     with open(path, "rb") as file:
-        os.preadv(file.fileno(), [bytearray(16)], 0, 8)
-    return "read what is in memory"
+        try:
+            os.preadv(file.fileno(), [bytearray(16)], 0, 8)
+        except BlockingIOError:
+            return "knows that it is not in memory"
+    return "knows that it is in memory"
 
 
 # --------------------------------------------------------------------------------------------------
