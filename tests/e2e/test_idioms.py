@@ -101,9 +101,9 @@ def bubblewrap(image, limits, files):
                 words += ["--symlink", "usr/" + name, "/" + name]
     for name, number in files.items():
         if name == "hosts" or not image:
-            words += ["--ro-bind-data", str(number), "/etc/" + name]
+            words += ["--perms", "0644", "--ro-bind-data", str(number), "/etc/" + name]
     return [*words, "--proc", "/proc", "--dev", "/dev", *empty("/tmp", "tmp_size", "1777"), "--tmpfs", "/run",
-            *empty("/mnt/data", "data_size", "0755"), "--chdir", "/mnt/data", "--"]
+            *empty("/mnt/data", "data_size", "0755"), "--remount-ro", "/", "--chdir", "/mnt/data", "--"]
 
 
 def start_both(section, tmp_path):
