@@ -243,6 +243,26 @@ def test_memory_of_watches(policy):
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
 
 
+@pytest.mark.parametrize("make", ["eventfd(0, 0)", "timerfd_create(1, 0)", "signalfd(-1, bytes(8), 0)"])
+def test_memory_of_descriptors(make, policy):
+    """Each is a file of the kernel's: 18,000 take 11 to 17 MB, of which no process shows anything."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < 18000:
+        pytest.skip("nobody here can have 18,000 descriptors")
+    code = "import ctypes, time\nlibc = ctypes.CDLL(None)\nwhile libc.%s >= 0: pass\nprint('all', flush=True); time.sleep(20)" % make
+    result = run_json("--policy", policy(limits={"open_files": 18000}), "--memory", "24m", "-c", code, timeout=60)
+    assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
+
+
+@pytest.mark.parametrize("way", [(), ("--warm",)])
+def test_as_many_descriptors_as_elsewhere(way):
+    """select(2) takes all of them."""
+    code = ("import os, resource, select\nprint(resource.getrlimit(resource.RLIMIT_NOFILE))\nfds = []\n"
+            "try:\n  while True: fds.append(os.dup(0))\nexcept OSError: pass\nprint(fds[-1], len(select.select(fds, [], [], 5)[0]) == len(fds))")
+    result = run_json(*way, "-c", code)
+    assert result["stdout"] == "(1024, 1024)\n1023 True\n", result
+
+
 def test_memory_of_locks():
     """Every other byte of each file is locked: 400,000 locks take more than 75 MB of the kernel's. They may take
     longer to count than a sample may."""

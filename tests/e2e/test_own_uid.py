@@ -14,7 +14,7 @@ from support import HUTCH, IMAGE, run_json
 WHO = "print(open('/proc/self/uid_map').read().split()[1], open('/proc/self/gid_map').read().split()[1])"
 HOLD = "import time; " + WHO + "; print(flush=True); time.sleep(60)"
 # With what others of the same user of the host have on their way, the second message is refused: the kernel compares
-# their sum with the limit on open files, which is 256.
+# their sum with the limit on open files, which is to be 256.
 SEND = """
 import array, socket, time
 one, other = socket.socketpair()
@@ -104,7 +104,7 @@ def test_files_stay_the_callers(way, tmp_path):
 def test_what_one_has_on_its_way_is_not_counted_for_another(layer, policy):
     """As it is where they share a uid, which says that the kernel counts at all."""
     needs_range()
-    with engine.Engine(max_running=2, policy=policy("default", layers={"own_uid": layer})) as warm:
+    with engine.Engine(max_running=2, policy=policy("default", layers={"own_uid": layer}, limits={"open_files": 256})) as warm:
         run = warm.run_streaming(SEND + "time.sleep(60)", word=b"sent\n")
         result = warm.run(SEND)
         warm.cancel(run)

@@ -114,11 +114,11 @@ def test_the_host_s_programs(way):
     assert found["hosts"][-1] == "127.0.1.1 hutch"
 
 
-def test_what_is_installed_finds_the_image_s_own_file(policy, tmp_path):
+def test_what_is_installed_finds_the_image_s_own_file(policy, data):
     """A change of another one would be taken into the layer."""
     for name in ("upper", "work"):
-        (tmp_path / "changes" / name).mkdir(parents=True)
-    path = policy("default", root_changes=str(tmp_path / "changes"))
+        (data / name).mkdir()
+    path = policy("default", root_changes=str(data))
     done = support.hutch("run", "--no-server", "--image", "python", "--policy", path, "-c", "print(open('/etc/hosts').read())")
     if done.returncode == 125 and b"overlay" in done.stderr:
         pytest.skip("no overlay can have its changes on this disk")

@@ -128,7 +128,7 @@ static void test_default(void **state)
         [LIMIT_WALL] = 30000,
         [LIMIT_OUTPUT] = 8ull << 20,
         [LIMIT_FILE_SIZE] = 512ull << 20,
-        [LIMIT_OPEN_FILES] = 256,
+        [LIMIT_OPEN_FILES] = 1024,
         [LIMIT_DATA_SIZE] = 1ull << 30,
         [LIMIT_DATA_FILES] = 100000,
         [LIMIT_TMP_SIZE] = 64ull << 20,
