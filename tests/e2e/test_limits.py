@@ -250,7 +250,7 @@ def test_memory_of_descriptors(make, policy):
     if hard != resource.RLIM_INFINITY and hard < 18000:
         pytest.skip("nobody here can have 18,000 descriptors")
     code = "import ctypes, time\nlibc = ctypes.CDLL(None)\nwhile libc.%s >= 0: pass\nprint('all', flush=True); time.sleep(20)" % make
-    result = run_json("--policy", policy(limits={"open_files": 18000}), "--memory", "24m", "-c", code, timeout=60)
+    result = run_json("--policy", policy(limits={"open_files": 18000}), "--memory", "20m", "-c", code, timeout=60)
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
 
 
