@@ -1,4 +1,5 @@
 """Where a program of the table is run: inside, by `hutch run` under a policy, and outside, by bubblewrap on the same files without a filter."""
+import fcntl
 import json
 import os
 import shutil
@@ -52,6 +53,14 @@ def store():
     """The images in the store of whoever calls, unpacked from their archives where these have changed."""
     home = os.environ.get("HUTCH_HOME") or os.path.join(FOLDER, "store")
     os.environ["HUTCH_HOME"] = home
+    os.makedirs(home, exist_ok=True)
+    with open(os.path.join(home, "programs-lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run by hand may use the same store
+        unpack(home)
+    return json.loads(subprocess.run([HUTCH, "rootfs", "list", "--json"], check=True, stdout=subprocess.PIPE).stdout)
+
+
+def unpack(home):
     for name in sorted(os.listdir(FOLDER)):
         if not name.endswith(".tar"):
             continue
@@ -64,22 +73,34 @@ def store():
         subprocess.run([HUTCH, "rootfs", "unpack", "--quiet", archive, image], check=True, stdout=sys.stderr)
         with open(stamp, "w", encoding="utf-8") as file:
             file.write(now)
-    listed = json.loads(subprocess.run([HUTCH, "rootfs", "list", "--json"], check=True, stdout=subprocess.PIPE).stdout)
-    return listed
 
 
 def policy(row, folder):
-    """The policy `default`, or a file with it and the row's limits."""
+    """The policy `default`, or a file with it, the row's limits and the calls that it allows."""
     path = os.path.join(POLICIES, "default.json")
-    if "limits" not in row:
+    if "limits" not in row and "allow" not in row:
         return path
     with open(path, encoding="utf-8") as file:
         made = json.load(file)
-    made["limits"].update(row["limits"])
+    made["limits"].update({name: None if value == "none" else value for name, value in row.get("limits", {}).items()})
     made["seccomp"] = os.path.join(POLICIES, made["seccomp"])
+    if "allow" in row:
+        made["seccomp"] = profile(made["seccomp"], row["allow"], os.path.join(folder, "seccomp.json"))
     with open(os.path.join(folder, "policy.json"), "w", encoding="utf-8") as file:
         json.dump(made, file)
     return os.path.join(folder, "policy.json")
+
+
+def profile(path, allowed, made):
+    """The profile @path, in which the calls @allowed are allowed whatever their arguments."""
+    with open(path, encoding="utf-8") as file:
+        rules = json.load(file)
+    for rule in rules["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if name not in allowed]
+    rules["syscalls"] = [rule for rule in rules["syscalls"] if rule["names"]] + [{"names": allowed, "action": "SCMP_ACT_ALLOW"}]
+    with open(made, "w", encoding="utf-8") as file:
+        json.dump(rules, file)
+    return made
 
 
 def inside(row, folder, data):

@@ -42,3 +42,10 @@ def test_program(row, trees, tmp_path):
         assert not wrong, "inside: %s" % wrong
     else:
         assert wrong, "the row says that it differs, and it works"
+    if "then" in row:
+        data = place.empty(folder, "then")
+        changed = dict(row)
+        for key, value in row["then"].items():
+            changed[key] = value if key == "allow" else {**row.get(key, {}), **value}
+        wrong = place.inside(changed, folder, data).wrong(row, data)
+        assert not wrong, "inside, changed as the row says: %s" % wrong
