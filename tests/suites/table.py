@@ -204,7 +204,7 @@ for unit in "$@"; do
     if [ $status = 0 ] && grep -q '^1[.][.]0 # [Ss]kip' /tmp/said; then status=77; fi
     [ $status = 0 ] || tail -n 12 /tmp/said
     rm -rf /tmp/.tmp.*; echo "=== $status $unit"
-done""", limits={"pids": 512, "open_files": 1024, "tmp_size": "512M", "memory": "8G"}, at_once=200, seconds=3000),
+done""", limits={"pids": 512, "open_files": 1024, "tmp_size": "4G", "memory": "8G"}, at_once=50, seconds=3000),
     Suite(name="go", tests="the packages of Go's standard library with -short, as golang-1.24-src has them", package="", tree="go", read=reading.go,
           # What the packages below cmd/ test is the compiler; it takes hours.
           build="mkdir tmp && " + GO + " && go list std >/dev/null && { go test -short -vet=off -run='^$' std >/dev/null || true; }",
