@@ -68,8 +68,9 @@ def test_only_what_is_steady_counts():
 
 
 def test_a_new_difference_and_one_that_has_gone():
-    rows = {("a", "known"): ("fail", "pass", "why"), ("a", "gone"): ("fail", "pass", "why"), ("a", "another"): ("fail", "pass", "why"),
-            ("not run", ""): ("fail", "pass", "why")}
+    rows = {("a", "known"): ("fail", "pass", "why", True), ("a", "gone"): ("fail", "pass", "why", True),
+            ("a", "another"): ("fail", "pass", "why", True), ("not run", ""): ("fail", "pass", "why", True),
+            ("a", "not on this host"): ("fail", "pass", "why", False)}
     found = {("a", "known"): ("fail", "pass"), ("a", "new"): ("skip", "pass"), ("a", "another"): ("skip", "pass")}
     assert judge.verdict(found, rows, {"a"}) == (
         [("a", "known", "fail", "pass")],

@@ -1,7 +1,8 @@
 """What differs between inside and outside, and which of it is known.
 
 differences.txt has a line for each known difference: suite, unit, test, inside, outside and reason, between tabs; an empty test is the unit
-as a whole. Empty lines and lines that begin with "#" are comments."""
+as a whole. Where a difference is there on some hosts only, as the reason then says, "?" follows the word for inside. Empty lines and lines
+that begin with "#" are comments."""
 import os
 
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "differences.txt")
@@ -13,7 +14,7 @@ class Mistake(Exception):
 
 
 def known(path=FILE):
-    """{suite: {(unit, test): (inside, outside, reason)}}"""
+    """{suite: {(unit, test): (inside, outside, reason, whether every host has it)}}"""
     found = {}
     with open(path, encoding="utf-8") as text:
         for number, line in enumerate(text, 1):
@@ -24,6 +25,8 @@ def known(path=FILE):
             if len(fields) != 6:
                 raise Mistake(place + "%d fields, not 6" % len(fields))
             suite, unit, test, inside, outside, reason = fields
+            everywhere = not inside.endswith("?")
+            inside = inside.rstrip("?")
             if inside not in WORDS or outside not in WORDS or inside == outside:
                 raise Mistake(place + "no difference: '%s' and '%s'" % (inside, outside))
             if len(reason.split()) < 3:
@@ -31,7 +34,7 @@ def known(path=FILE):
             rows = found.setdefault(suite, {})
             if (unit, test) in rows:
                 raise Mistake(place + "this test has a line already")
-            rows[unit, test] = (inside, outside, reason)
+            rows[unit, test] = (inside, outside, reason, everywhere)
     return found
 
 
@@ -58,6 +61,8 @@ def verdict(found, rows, units):
     """(known, new, gone) as three sorted lists of (unit, test, inside, outside): what is found against the lines of the file for these
     units. A difference of another kind than its line says is new, and the line's has gone."""
     expected = {key: row[:2] for key, row in rows.items() if key[0] in units}
+    optional = {key for key, row in rows.items() if not row[3]}
     return (sorted((*key, *pair) for key, pair in found.items() if expected.get(key) == pair),
             sorted((*key, *pair) for key, pair in found.items() if expected.get(key) != pair),
-            sorted((*key, *pair) for key, pair in expected.items() if found.get(key) != pair))
+            sorted((*key, *pair) for key, pair in expected.items()
+                   if found.get(key) != pair and (key in found or key not in optional)))

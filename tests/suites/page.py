@@ -48,7 +48,7 @@ def page():
     out.append("\n## What differs, and why\n\n| reason | tests | in |\n|---|---|---|\n")
     reasons = {}
     for name, rows in known.items():
-        for _key, (_inside, _outside, reason) in rows.items():
+        for _key, (_inside, _outside, reason, _everywhere) in rows.items():
             reasons.setdefault(reason, []).append(name)
     for reason, names in sorted(reasons.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         out.append("| %s | %d | %s |\n" % (reason.replace("|", "\\|"), len(names), ", ".join("`%s`" % name for name in dict.fromkeys(names))))

@@ -120,7 +120,7 @@ FORKED_UNITS = ("python3 -m test --list-tests | grep -E '^(test_(array|ast|async
                 "inspect|io|itertools|json|locale|logging|marshal|memoryview|mmap|os|pathlib|pickle|pipes|posix|pty|queue|random|re|resource|select|"
                 "selectors|shutil|signal|socket|sqlite3|ssl|stat|struct|subprocess|sys|sysconfig|tarfile|tempfile|termios|thread|threading|time|traceback|"
                 "types|unittest|uuid|venv|warnings|weakref|xml_etree|zipfile|zlib)|test[.]test_(asyncio|concurrent_futures)[.].*)$'")
-CPYTHON_LIMITS = {"pids": 512, "open_files": 1024, "tmp_size": "2G", "file_size": None}
+CPYTHON_LIMITS = {"pids": 512, "tmp_size": "2G", "file_size": None}
 CPYTHON_LEFT_OUT = {name: "it takes several minutes, and test_multiprocessing_fork has the same tests" for name in (
     *("test.test_multiprocessing_%s.test_%s" % (way, part) for way in ("spawn", "forkserver")
       for part in ("manager", "misc", "processes", "threads")),)}
@@ -130,7 +130,7 @@ SUITES = [
     automake("grep", where="tests", tests="GNU grep's"),
     gnulib("grep"),
     automake("sed", tests="GNU sed's"),
-    automake("coreutils", tests="GNU coreutils'", at_once=60),
+    automake("coreutils", tests="GNU coreutils'", at_once=60, limits={"file_size": None}),
     automake("findutils", where="tests", tests="GNU findutils'"),
     gnulib("findutils"),
     gnulib("coreutils"),
@@ -189,7 +189,7 @@ done""", limits={"pids": 128, "tmp_size": "512M"}, at_once=200, seconds=2400),
           run="""for unit in "$@"; do
     timeout 300 python3 -m twisted.trial --reporter=verbose --temp-directory=/tmp/trial-$unit $unit >/mnt/data/out/$unit.txt 2>&1
     echo "=== $? $unit"; rm -rf /tmp/trial-$unit
-done""", limits={"pids": 256, "open_files": 1024, "tmp_size": "512M"}, at_once=40),
+done""", limits={"pids": 256, "tmp_size": "512M"}, at_once=40),
     installed("numpy", "python3-numpy", limits={"pids": 256}),
     installed("sklearn", "python3-sklearn", limits={"pids": 256, "tmp_size": "512M"}),
     installed("matplotlib", "python3-matplotlib", limits={"pids": 256, "tmp_size": "512M"}),
@@ -204,7 +204,7 @@ for unit in "$@"; do
     if [ $status = 0 ] && grep -q '^1[.][.]0 # [Ss]kip' /tmp/said; then status=77; fi
     [ $status = 0 ] || tail -n 12 /tmp/said
     rm -rf /tmp/.tmp.*; echo "=== $status $unit"
-done""", limits={"pids": 512, "open_files": 1024, "tmp_size": "4G", "memory": "8G"}, at_once=50, seconds=3000),
+done""", limits={"pids": 512, "tmp_size": "4G", "memory": "8G"}, at_once=50, seconds=3000),
     Suite(name="go", tests="the packages of Go's standard library with -short, as golang-1.24-src has them", package="", tree="go", read=reading.go,
           # What the packages below cmd/ test is the compiler; it takes hours.
           build="mkdir tmp && " + GO + " && go list std >/dev/null && { go test -short -vet=off -run='^$' std >/dev/null || true; }",
@@ -225,7 +225,7 @@ done""", limits={"tmp_size": "1G"}, at_once=200, seconds=3000),
           build="cd src && ./configure --with-openssl --without-libpsl --disable-shared --disable-manual && make -j2 && make -j2 -C tests all || make -j2 -C tests",
           units="cd src/tests/data && ls test* | sed -n 's/^test\\([0-9][0-9]*\\)$/\\1/p' | sort -n",
           run="cd src/tests && timeout 2400 perl runtests.pl -a -n -k !flaky !timing-dependent \"$@\" 2>&1",
-          limits={"pids": 256, "open_files": 1024}, at_once=200, seconds=2600),
+          limits={"pids": 256}, at_once=200, seconds=2600),
     Suite(name="ruby", tests="Ruby's test/ruby and those of its libraries", package="ruby3.3", tree="c", read=reading.ruby,
           build="mkdir out; cd src && ./configure --disable-install-doc --disable-yjit optflags=-O1 && make -j2",
           units="cd src/test && find ruby socket io fileutils open3 logger pathname tempfile tmpdir etc -name 'test_*.rb' 2>/dev/null | sort; ls test_*.rb",
@@ -233,5 +233,5 @@ done""", limits={"tmp_size": "1G"}, at_once=200, seconds=3000),
 for unit in "$@"; do
     timeout 300 ./miniruby -I./lib -I. -I.ext/common ./tool/runruby.rb --extout=.ext -- --disable-gems ./test/runner.rb --ruby=./ruby -v test/$unit \\
         >/mnt/data/out/$(echo $unit | tr / _).txt 2>&1; echo "=== $? $unit"
-done""", limits={"pids": 256, "open_files": 1024, "tmp_size": "1G"}, at_once=30, seconds=3600),
+done""", limits={"pids": 256, "tmp_size": "1G"}, at_once=30, seconds=3600),
 ]
