@@ -33,6 +33,27 @@ ok 3 # skip no network
     ok 1 - within another
 not ok 4 - it goes on
 """
+TRIAL = """twisted.test.test_udp
+  MulticastTests
+    test_ttl ...                                                      [SKIPPED]
+  UDPTests
+    test_start ... a line of the test's own
+                                                                           [OK]
+    test_stop ...                                                        [FAIL]
+
+===============================================================================
+[FAIL]
+"""
+CURL = """test 0001...[HTTP GET]
+--pd---e--- OK (1   out of 3, remaining: 00:02, took 0.1s, duration: 00:00)
+test 0002...[HTTP PUT] 2: protocol FAILED!
+ - abort tests
+test 0003...[SKIPPED]
+"""
+RUBY = """[ 1/3] TestIO#test_pipe = 0.01 s = .
+[ 2/3] TestIO#test_copy_stream = 0.01 s = F
+[ 3/3] TestIO::Sub#test_x = 0.00 s = S
+"""
 
 
 @pytest.mark.parametrize("reader, files, printed, units, expected", [
@@ -48,7 +69,13 @@ not ok 4 - it goes on
     (reading.go, {}, GO, [], {("io", "TestCopy"): "pass", ("io", "TestBig"): "skip", ("io", ""): "fail"}),
     (reading.autotest, {}, "  1: tar version    ok\n 12: long names   FAILED (long.at:30)\n 13: sparse  skipped (s.at:1)\n", [],
      {("1", "tar version"): "pass", ("12", "long names"): "fail", ("13", "sparse"): "skip"}),
-], ids=["automake", "statuses", "tap", "junit", "go", "autotest"])
+    (reading.trial, {"out/u.txt": TRIAL}, "=== 1 u\n", ["u"],
+     {("u", ""): "fail", ("u", "MulticastTests.test_ttl"): "skip", ("u", "UDPTests.test_start"): "pass", ("u", "UDPTests.test_stop"): "fail"}),
+    (reading.curl, {}, CURL, [], {("1", ""): "pass", ("2", ""): "fail", ("3", ""): "skip"}),
+    (reading.ruby, {"out/a_b.rb.txt": RUBY}, "=== 1 a/b.rb\n", ["a/b.rb"],
+     {("a/b.rb", ""): "fail", ("a/b.rb", "TestIO#test_pipe"): "pass", ("a/b.rb", "TestIO#test_copy_stream"): "fail",
+      ("a/b.rb", "TestIO::Sub#test_x"): "skip"}),
+], ids=["automake", "statuses", "tap", "junit", "go", "autotest", "trial", "curl", "ruby"])
 def test_readers(tmp_path, reader, files, printed, units, expected):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -136,19 +136,21 @@ def autotest(_data, printed, _units):
 
 
 def trial(data, printed, units):
-    """Twisted's own runner with --reporter=verbose, in out/UNIT.txt, and a line "=== STATUS UNIT" for each."""
+    """Twisted's own runner with --reporter=verbose, a tree of classes and tests in out/UNIT.txt, and a line "=== STATUS UNIT" for each."""
     words = {"OK": "pass", "SUCCESS!?!": "pass", "SKIPPED": "skip"}
     yield from statuses(data, printed, units)
     for unit in units:
-        name = None
+        group = name = ""
         for line in text_of(os.path.join(data, "out", unit + ".txt")).splitlines():
-            # What a test prints itself stands between its name and its word.
-            begin = re.match(r"^(\w+(?:\.\w+){3,}) \.\.\. ", line)
+            if re.match(r"  \w+$", line):
+                group = line.strip()
+            begin = re.match(r"    (\w+) \.\.\.", line)
             name = begin.group(1) if begin else name
+            # What a test prints itself stands between its name and its word.
             end = re.search(r"\[(OK|FAIL|ERROR|SKIPPED|TODO|SUCCESS!\?!)\]\s*$", line)
             if name and end:
-                yield unit, name, words.get(end.group(1), "fail")
-                name = None
+                yield unit, group + "." + name, words.get(end.group(1), "fail")
+                name = ""
 
 
 def curl(_data, printed, _units):
