@@ -6,6 +6,7 @@
 #include "sandbox/init.h"
 #include "sandbox/procs.h"
 #include "sandbox/sockets.h"
+#include "sandbox/sysv.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -609,7 +610,7 @@ static uint64_t sockets_memory(void)
 
 static void take_once(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *sum)
 {
-    uint64_t sockets = counts_shared ? sockets_memory() : 0;
+    uint64_t more = counts_shared ? sockets_memory() : 0; /* what belongs to no process */
     struct init_sample other;
     struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS,
                          .holder = holder, .sum = sum };
@@ -623,14 +624,15 @@ static void take_once(dev_t data_dev, bool counts_shared, uint64_t memory_limit,
         if (other.memory_bytes > sum->memory_bytes)
             sum->memory_bytes = other.memory_bytes;
     }
-    sum->memory_bytes += sockets;
+    more += counts_shared ? hutch_sysv_memory(sum->pids) : 0;
+    sum->memory_bytes += more;
     sum->is_memory_upper_bound = true;
     if (memory_limit && sum->memory_bytes > memory_limit && !sum->is_cut_short) {
         s.is_exact = true;
         s.sum = &other;
         count_all(&s);
         if (!other.is_cut_short) { /* else the upper bound stands */
-            other.memory_bytes += sockets;
+            other.memory_bytes += more;
             other.cpu_ms = sum->cpu_ms;
             other.is_cpu_lower_bound = sum->is_cpu_lower_bound;
             *sum = other;
@@ -654,6 +656,8 @@ void hutch_sample_look(bool wants_memory, pid_t holder, struct init_sample *ret)
                          .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS, .sum = ret };
 
     look(&s);
+    if (wants_memory)
+        ret->memory_bytes += hutch_sysv_memory(ret->pids);
 }
 
 bool hutch_sample_loses_cpu(void)

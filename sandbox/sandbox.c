@@ -195,7 +195,7 @@ static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *j
     return pid;
 }
 
-const char *const hutch_sandbox_uncounted[] = { "memfd_create", "memfd_secret", "shmget", NULL };
+const char *const hutch_sandbox_uncounted[] = { "memfd_create", "memfd_secret", NULL };
 
 int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret,
                           struct hutch_err *err)

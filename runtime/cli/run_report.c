@@ -59,7 +59,7 @@ static void explain_memory_error(FILE *to, const struct hutch_result *result)
         i++;
     fprintf(to,
             "hutch: the memory limit of %" PRIu64
-            " bytes is enforced by rlimit and supervisor here, not by a cgroup: %s\n",
+            " bytes is enforced by the supervisor here, not by a cgroup: %s\n",
             limit.value, layer.detail);
 }
 

@@ -366,8 +366,10 @@ static bool add_sysctl(cJSON *linux_part, const struct sandbox_spec *spec)
            hutch_json_add_string(sysctl, "net.ipv4.tcp_wmem", NETNS_TCP_BUFFERS);
 }
 
-/* Calls for memory that only a cgroup counts are withheld, as from a sandbox that has no cgroup: whether the runtime
- * makes one is not known here. */
+/* Calls for memory that belongs to no process are withheld where memory is limited: whether the runtime makes a cgroup is
+ * not known here, and there is no init that counts System V IPC. */
+static const char *const uncounted[] = { "memfd_create", "memfd_secret", "shmget", "msgget", "semget", NULL };
+
 static bool add_seccomp(cJSON *linux_part, const struct sandbox_spec *spec)
 {
     struct seccomp_rules rules = spec->seccomp;
@@ -375,7 +377,7 @@ static bool add_seccomp(cJSON *linux_part, const struct sandbox_spec *spec)
     if (spec->layers[LAYER_SECCOMP] == NEED_OFF)
         return true;
     if (spec->limits[LIMIT_MEMORY])
-        rules.withheld = hutch_sandbox_uncounted;
+        rules.withheld = uncounted;
     return hutch_json_add(linux_part, "seccomp", hutch_seccomp_json_make(&rules));
 }
 

@@ -120,7 +120,7 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
     case END_MEMORY:
         set_verdict(s, HUTCH_OUT_OF_MEMORY,
                     "out of memory: %s%" PRIu64 " bytes were in use and the limit is %" PRIu64
-                    ", enforced by rlimit and supervisor",
+                    ", enforced by the supervisor",
                     s->last.is_memory_upper_bound ? "at most " : "", s->last.memory_bytes, limits[LIMIT_MEMORY]);
         return;
     case END_HIDDEN:

@@ -1,5 +1,6 @@
 """Limits, whoever enforces them: the run ends, the verdict says why, and the report names the enforcer."""
 import gzip
+import json
 import os
 import resource
 import select
@@ -252,6 +253,46 @@ def test_memory_of_descriptors(make, policy):
     code = "import ctypes, time\nlibc = ctypes.CDLL(None)\nwhile libc.%s >= 0: pass\nprint('all', flush=True); time.sleep(20)" % make
     result = run_json("--policy", policy(limits={"open_files": 18000}), "--memory", "20m", "-c", code, timeout=60)
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
+
+
+SYSTEM_V = ("shmget", "shmat", "shmdt", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl")
+KEEPERS = {  # as much as there is room for; nothing of it belongs to the process
+    "shm": "for _ in range(40):\n  at = libc.shmat(libc.shmget(0, 16 << 20, 0o1600), None, 0)\n"
+           "  ctypes.memset(at, 1, 16 << 20); libc.shmdt(ctypes.c_void_p(at))",
+    "msg": "b = b'1' + bytes(8010)\nfor _ in range(32000):\n  q = libc.msgget(0, 0o1600)\n  while libc.msgsnd(q, b, 8000, 0o4000) == 0: pass",
+    "many queues": "for _ in range(32000):\n  q = libc.msgget(0, 0o1600)\n  for _ in range(100): libc.msgsnd(q, b'12345678', 0, 0o4000)",
+    "sem": "for _ in range(1000): libc.semget(0, 30000, 0o1600)",
+}
+
+
+def with_system_v(tmp_path, **fields):
+    """A policy whose filter allows System V IPC, whatever the one of `default` does."""
+    with open(os.path.join(support.engine_env()["HUTCH_POLICY_DIR"], "seccomp-default.json"), encoding="utf-8") as file:
+        profile = json.load(file)
+    for rule in profile["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if name not in SYSTEM_V]
+    profile["syscalls"] = [rule for rule in profile["syscalls"] if rule["names"]] + [{"names": list(SYSTEM_V), "action": "SCMP_ACT_ALLOW"}]
+    (tmp_path / "seccomp.json").write_text(json.dumps(profile))
+    (tmp_path / "system-v.json").write_text(json.dumps({"schema": 1, "extends": "default", "seccomp": "seccomp.json", **fields}))
+    return str(tmp_path / "system-v.json")
+
+
+@pytest.mark.parametrize("way", [("--no-server",), ("--warm",)])
+@pytest.mark.parametrize("what", KEEPERS)
+def test_memory_of_system_v(what, way, tmp_path):
+    """It belongs to no process and stays when all who used it have ended."""
+    code = ("import ctypes, os, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nif os.fork() == 0:\n  "
+            + KEEPERS[what].replace("\n", "\n  ") + "\n  os._exit(0)\nos.wait()\ntime.sleep(20)")
+    result = run_json(*way, "--policy", with_system_v(tmp_path), "--memory", "96m", "-c", code, timeout=60)
+    assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["stderr"])
+
+
+def test_a_little_system_v(tmp_path):
+    """PostgreSQL's initdb takes a segment of 56 bytes."""
+    code = ("import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nn = libc.shmget(0, 56, 0o1600)\n"
+            "ctypes.memset(libc.shmat(n, None, 0), 1, 56)\nprint(n, libc.semget(0, 16, 0o1600), libc.msgget(0, 0o1600))")
+    result = run_json("--policy", with_system_v(tmp_path), "-c", code)
+    assert (result["verdict"], result["stdout"]) == ("ok", "0 0 0\n"), result
 
 
 @pytest.mark.parametrize("way", [(), ("--warm",)])

@@ -253,7 +253,8 @@ static void test_seccomp(void **state)
     config = make_config(&spec, NULL);
     assert_at(config, "linux.seccomp.syscalls.0.names", "[\"read\"]");
     assert_at(config, "linux.seccomp.syscalls.1.names", "[\"clone\"]");
-    assert_at(config, "linux.seccomp.syscalls.3", "{\"names\":[\"memfd_create\",\"memfd_secret\",\"shmget\"],"
+    assert_at(config, "linux.seccomp.syscalls.3", "{\"names\":[\"memfd_create\",\"memfd_secret\",\"shmget\",\"msgget\","
+                                                  "\"semget\"],"
                                                   "\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":38}");
     cJSON_Delete(config);
     spec.seccomp = (struct seccomp_rules){ 0 };
