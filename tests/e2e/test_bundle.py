@@ -212,7 +212,8 @@ def test_a_container_is_what_a_sandbox_is(runtime, sandbox, tmp_path):
     found["masked"] = {path: "" if what == "EACCES" else what for path, what in found["masked"].items()}
     wanted = {**wanted, "masked": {path: "" if what == "EACCES" else what for path, what in wanted["masked"].items()}}
     # Nothing of hutch's counts memory there.
-    assert (found["limits"].pop("DATA"), wanted["limits"].pop("DATA")) == ([16 * (512 << 20)] * 2, [-1, -1])
+    assert (found["limits"]["DATA"], wanted["limits"]["DATA"]) == ([16 * (512 << 20)] * 2, [-1, -1])
+    wanted["limits"] = {**wanted["limits"], "DATA": found["limits"]["DATA"]}
     for key in found:
         assert found[key] == wanted[key], key
     assert set(found) | {"terminal"} == set(wanted)
