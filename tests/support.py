@@ -340,7 +340,7 @@ def check_result(result):
     assert result["signal"] is None or (isinstance(result["signal"], str) and result["signal"].startswith("SIG"))
     assert result["message"] is None or (isinstance(result["message"], str) and "\n" not in result["message"])
     if result["verdict"] == "ok" or (result["verdict"] == "error" and not is_call):  # nothing, or what became of the files
-        assert result["message"] is None or "/mnt/data" in result["message"] or "files" in result["message"], result["message"]
+        assert result["message"] is None or any(words in result["message"] for words in ("/mnt/data", "files", "the limit '")), result["message"]
     elif result["verdict"] != "error":
         assert result["message"] is not None
     for name in ("stdout", "stderr"):

@@ -217,13 +217,15 @@ static enum batch_verdict verdict_of_exception(const char *name)
 
 static void decide_by_failure(const struct hutch_result *r, struct batch_run_verdict *v)
 {
+    const char *before = r->message[0] ? "; " : ""; /* which limit may have been in the way, or what became of the files */
+
     if (r->error_name) {
-        set_verdict(v, verdict_of_exception(r->error_name), "%.200s: %.3000s", r->error_name,
-                    r->error_value ? r->error_value : "");
+        set_verdict(v, verdict_of_exception(r->error_name), "%.200s: %.3000s%s%s", r->error_name,
+                    r->error_value ? r->error_value : "", before, r->message);
     } else if (r->signal) {
-        set_verdict(v, BATCH_RUNTIME_ERROR, "ended by signal %d", r->signal);
+        set_verdict(v, BATCH_RUNTIME_ERROR, "ended by signal %d%s%s", r->signal, before, r->message);
     } else {
-        set_verdict(v, BATCH_RUNTIME_ERROR, "exit code %d", r->exit_code);
+        set_verdict(v, BATCH_RUNTIME_ERROR, "exit code %d%s%s", r->exit_code, before, r->message);
     }
 }
 

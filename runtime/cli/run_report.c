@@ -86,9 +86,9 @@ static void print_messages(FILE *to, const struct run_opts *opts, const struct h
 {
     if (opts->verbose)
         print_enforcement(to, result);
-    if (result->message[0]) {
+    if (result->message[0])
         fprintf(to, "hutch: %s\n", result->message);
-    } else if (!opts->quiet) {
+    if (result->verdict == HUTCH_ERROR && !opts->quiet) {
         explain_memory_error(to, result);
         explain_missing_module(to, opts, result);
     }

@@ -88,7 +88,7 @@ int hutch_stream_make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct h
 
 void hutch_out_stream_init(struct out_stream *s)
 {
-    memset(s, 0, offsetof(struct out_stream, buf));
+    memset(s, 0, offsetof(struct out_stream, tail));
     s->pipe_fd = s->sink_fd = -1;
 }
 
@@ -119,10 +119,32 @@ static ssize_t read_shaped(struct out_stream *s, size_t max)
     return n;
 }
 
+static void keep_tail(struct out_stream *s, const char *data, size_t len)
+{
+    if (len > STREAM_TAIL) {
+        data += len - STREAM_TAIL;
+        len = STREAM_TAIL;
+    }
+    if (s->n_tail + len > sizeof(s->tail)) { /* only its last half is ever asked for */
+        memmove(s->tail, s->tail + s->n_tail - STREAM_TAIL, STREAM_TAIL);
+        s->n_tail = STREAM_TAIL;
+    }
+    memcpy(s->tail + s->n_tail, data, len);
+    s->n_tail += len;
+}
+
+size_t hutch_out_stream_tail(const struct out_stream *s, const char **ret)
+{
+    size_t len = s->n_tail < STREAM_TAIL ? s->n_tail : STREAM_TAIL;
+
+    *ret = s->tail + s->n_tail - len;
+    return len;
+}
+
 static int read_pipe(struct out_stream *s)
 {
     bool is_shaped = s->shaper && s->sink_fd >= 0;
-    size_t room;
+    size_t room, begun;
     ssize_t n;
 
     if (s->start > 0) {
@@ -133,6 +155,7 @@ static int read_pipe(struct out_stream *s)
     room = STREAM_BUF - s->end;
     if (s->is_finishing && s->left < room)
         room = s->left;
+    begun = s->end;
     n = is_shaped ? read_shaped(s, room) : TEMP_FAILURE_RETRY(read(s->pipe_fd, s->buf + s->end, room));
     s->has_more = is_shaped ? n > 0 : n == (ssize_t)room;
     if (n < 0 && errno == EAGAIN && !s->is_finishing)
@@ -160,6 +183,8 @@ static int read_pipe(struct out_stream *s)
     } else {
         s->end += is_shaped ? 0 : (size_t)n;
     }
+    if (s->end > begun)
+        keep_tail(s, s->buf + begun, s->end - begun);
     if (s->sink_fd < 0) {
         if (capture(s, s->buf, s->end) < 0)
             return -1;

@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define STREAM_BUF 65536
+#define STREAM_BUF  65536
+#define STREAM_TAIL 8192
 
 /* One end for a stream here, which does not block, and one for the sandbox; the caller owns both. */
 int hutch_stream_make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err);
@@ -42,6 +43,8 @@ struct out_stream {
     bool has_more;             /* the last read filled what room there was */
     size_t left;
     size_t start, end;
+    size_t n_tail;             /* of tail, whose last STREAM_TAIL bytes are the last that came */
+    char tail[2 * STREAM_TAIL];
     char buf[STREAM_BUF];
 };
 /* A stream of nothing to nowhere. The buffer stays as it is: most programs need little of it. */
@@ -57,6 +60,8 @@ void hutch_out_stream_finish(struct out_stream *s);
 bool hutch_out_stream_is_done(const struct out_stream *s);
 /* No more of it is wanted. */
 void hutch_out_stream_close(struct out_stream *s);
+/* The last bytes of it wherever they went, STREAM_TAIL at most: *@ret is the stream's. */
+size_t hutch_out_stream_tail(const struct out_stream *s, const char **ret);
 
 /* Into the sandbox: from @source_fd, or all of @text, to @pipe_fd. */
 struct in_stream {

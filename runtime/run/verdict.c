@@ -2,6 +2,7 @@
 
 #include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
+#include "runtime/run/limit_hint.h"
 #include "runtime/run/supervisor.h"
 #include "sandbox/clock.h"
 #include "sandbox/inside.h"
@@ -194,6 +195,24 @@ static void note_data(struct supervisor *s)
                  s->has_kept_data ? "its files were left there" : "none of its files were kept");
 }
 
+/* What a program that failed has run into, as far as it or the kernel tells. A sentence that is there says more. */
+static void note_limits(struct supervisor *s)
+{
+    struct run_result *res = s->result;
+    struct limit_hint hint = {
+        .limits = s->limits,
+        .was_pids_reached = s->limits[LIMIT_PIDS] && res->pids_peak != UINT64_MAX &&
+                            res->pids_peak >= s->limits[LIMIT_PIDS],
+        .is_data_full = s->is_data_full,
+    };
+
+    if (res->verdict != HUTCH_ERROR || res->message[0])
+        return;
+    hutch_limit_hint_set_exception(&hint, res->error.value, res->error.traceback);
+    hint.texts[0].len = hutch_out_stream_tail(&s->err_out, &hint.texts[0].data);
+    hutch_limit_hint_write(&hint, res->message, sizeof(res->message));
+}
+
 static void note_usage(struct supervisor *s, const struct sandbox_end *end)
 {
     struct run_result *res = s->result;
@@ -235,5 +254,6 @@ int hutch_verdict_decide(struct supervisor *s, const struct sandbox_end *end, st
     /* Any process inside can write a report; where nothing failed there is no error to report. */
     if (res->verdict != HUTCH_OK && hutch_pyreport_parse(s->report, s->report_len, &res->error) < 0)
         return hutch_err_set(err, ENOMEM, "keep the error report");
+    note_limits(s);
     return 0;
 }

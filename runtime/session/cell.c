@@ -3,6 +3,7 @@
 #include "runtime/session/session_priv.h"
 
 #include "runtime/cell/result_json.h"
+#include "runtime/run/limit_hint.h"
 #include "runtime/text/nbjson.h"
 #include "sandbox/clock.h"
 
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #define PATIENCE_MS 5000  /* from the interrupt to the kill */
 #define CPU_CHECK_MS 100
@@ -113,6 +115,20 @@ static void conclude(struct session *s, enum hutch_verdict verdict, const char *
     cell->is_over = true;
 }
 
+/* Which limit the exception of the cell may have come from. */
+static void note_limits(struct session *s)
+{
+    const struct cell_error *error = &s->cell.execution.error;
+    const struct supervisor *sup = hutch_session_supervisor(s);
+    struct limit_hint hint = { .limits = s->run->limits };
+    struct statvfs fs;
+
+    if (sup && sup->is_data_bounded && fstatvfs(sup->data_dirfd, &fs) == 0)
+        hint.is_data_full = fs.f_bfree == 0 || fs.f_ffree == 0;
+    hutch_limit_hint_set_exception(&hint, error->value, error->traceback);
+    hutch_limit_hint_write(&hint, s->cell.why, sizeof(s->cell.why));
+}
+
 void hutch_session_conclude_cell(struct session *s)
 {
     enum hutch_verdict verdict = s->cell.stop != STOP_NOT     ? verdict_of_stop(s->cell.stop)
@@ -121,6 +137,8 @@ void hutch_session_conclude_cell(struct session *s)
     char why[256];
 
     conclude(s, verdict, why_stopped(s, false, why, sizeof(why)));
+    if (verdict == HUTCH_ERROR && !s->cell.why[0])
+        note_limits(s);
     note_usage(s, &s->cell.result);
 }
 

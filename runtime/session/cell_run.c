@@ -2,6 +2,7 @@
 
 #include "runtime/cell/result_json.h"
 #include "runtime/engine/run.h"
+#include "runtime/run/limit_hint.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
 
@@ -205,6 +206,12 @@ static const struct hutch_cell_result *finish(struct engine_run *run)
     r->error.traceback = strdup(error->traceback ? error->traceback : "");
     if (!r->error.name || !r->error.value || !r->error.traceback)
         hutch_error_report_done(&r->error);
+    if (r->verdict == HUTCH_ERROR && !r->message[0]) {
+        struct limit_hint hint = { .limits = run->limits };
+
+        hutch_limit_hint_set_exception(&hint, error->value, error->traceback);
+        hutch_limit_hint_write(&hint, r->message, sizeof(r->message));
+    }
     return &cell_run->result;
 }
 

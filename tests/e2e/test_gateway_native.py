@@ -56,6 +56,11 @@ def test_variables_that_follow_from_limits(server):
             assert server.run('echo "${JAVA_TOOL_OPTIONS%% *}"', language="sh", **more)["stdout"] == want + "\n"
 
 
+def test_message_names_a_limit(server):
+    result = server.run("import threading, time\nfor _ in range(40): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()")
+    assert result["verdict"] == "error" and result["message"].startswith("the limit 'pids' (17) "), result
+
+
 def test_policy_of_a_path(tmp_path):
     path = tmp_path / "tight.json"
     path.write_text('{"schema": 1, "extends": "default", "limits": {"pids": 9}}')

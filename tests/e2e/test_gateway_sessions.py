@@ -62,6 +62,14 @@ def test_variables_that_follow_from_limits(server):
         session.close()
 
 
+def test_message_names_a_limit(server):
+    session = Session(server)
+    result = session.cell("l = [open('/dev/null') for _ in range(5000)]")
+    assert result["verdict"] == "error" and result["message"].startswith("the limit 'open_files' ("), result
+    assert session.cell("1 / 0")["message"] is None
+    session.close()
+
+
 @pytest.fixture
 def session(server):
     opened = Session(server)

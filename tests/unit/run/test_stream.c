@@ -118,6 +118,47 @@ static void test_capture(void **state)
     }
 }
 
+/* Its last bytes are there, wherever they went; what is beyond the limit is not among them. */
+static void test_tail(void **state)
+{
+    static const size_t lengths[] = { 0, 1, STREAM_TAIL - 1, STREAM_TAIL, STREAM_TAIL + 1, 2 * STREAM_TAIL,
+                                      2 * STREAM_TAIL + 1, 5 * STREAM_TAIL + 7 };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
+        size_t len = lengths[i / 2], fed = 0, want = len < STREAM_TAIL ? len : STREAM_TAIL;
+        const char *tail;
+        struct line *l;
+        void *line;
+
+        set_up(&line);
+        l = line;
+        l->s.limit = len;
+        if (i % 2)
+            add_sink(l);
+        while (fed < len + 10) {
+            char part[777];
+            size_t n = 0;
+
+            for (; n < sizeof(part) && fed + n < len + 10; n++)
+                part[n] = byte_at(fed + n);
+            fed += (size_t)write(l->in, part, n);
+            turn(l);
+            while (l->out >= 0 && read(l->out, part, sizeof(part)) > 0)
+                ;
+            if (l->s.pipe_fd < 0)
+                break;
+        }
+        while (turn(l) && l->s.pipe_fd >= 0)
+            ;
+        if (len > 0) /* a limit of 0 is none */
+            assert_int_equal(hutch_out_stream_tail(&l->s, &tail), want);
+        for (size_t at = 0; len > 0 && at < want; at++)
+            assert_int_equal(tail[at], byte_at(len - want + at));
+        tear_down(&line);
+    }
+}
+
 static void test_limit(void **state)
 {
     static const struct { size_t limit, len; bool over; } rows[] = {
@@ -512,6 +553,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(test_capture),
+        cmocka_unit_test(test_tail),
         T(test_limit),
         T(test_over_the_limit_closes_the_pipe),
         T(test_slow_sink),
