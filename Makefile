@@ -251,7 +251,7 @@ check-images: ## build images by the Dockerfile and of others with podman and bu
 # Images of Debian with compilers, servers, an office suite and a browser: 6 GB below build/programs, which are made once.
 .PHONY: check-programs
 check-programs: ## run compilers, servers, converters and browsers of Debian inside, and compare with outside (half an hour)
-	@.ci/packages build programs test
+	@.ci/packages build programs
 	@$(SUBMAKE) all
 	@tests/programs/images $(CURDIR)/build/programs
 	@HUTCH_BIN=$(abspath $(B))/hutch tests/programs/run

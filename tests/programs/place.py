@@ -105,7 +105,8 @@ def profile(path, allowed, made):
 
 def inside(row, folder, data):
     seconds = row.get("seconds", SECONDS)
-    words = [HUTCH, "run", "--no-server", "--json", "--policy", policy(row, folder), "--timeout", "%ds" % seconds, "--image", row["image"], "--data", data]
+    words = [HUTCH, "run", "--no-server", "--json", "--policy", policy(row, folder), "--timeout", "%ds" % seconds,
+             "--image", row["image"], "--data", data]
     for name, value in row.get("environment", {}).items():
         words += ["--env", "%s=%s" % (name, value)]
     if "npm" in row:
@@ -128,8 +129,9 @@ def outside(row, folder, data, tree):
     hosts = os.path.join(folder, "hosts")
     with open(os.path.join(tree, "etc/hosts"), encoding="utf-8") as theirs, open(hosts, "w", encoding="utf-8") as ours:
         ours.write(theirs.read() + "127.0.1.1 %s\n" % default["hostname"])
-    words = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--uid", "1000", "--gid", "1000", "--hostname", default["hostname"],
-             "--ro-bind", tree, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run", "--ro-bind", hosts, "/etc/hosts",
+    words = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--uid", "1000", "--gid", "1000",
+             "--hostname", default["hostname"], "--ro-bind", tree, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+             "--tmpfs", "/run", "--ro-bind", hosts, "/etc/hosts",
              "--bind", data, "/mnt/data", "--chdir", "/mnt/data", "--clearenv"]
     for name, value in {**default["environment"], **row.get("environment", {}), **row.get("control", {})}.items():
         words += ["--setenv", name, value]
