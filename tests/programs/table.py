@@ -4,7 +4,7 @@ import tomllib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(HERE, "programs.toml")
-KEYS = {"name", "image", "packages", "sources", "tried", "run", "prints", "finds", "makes", "limits", "why", "environment", "expect", "set", "seconds", "npm", "control", "then"}
+KEYS = {"name", "image", "packages", "sources", "tried", "run", "prints", "finds", "makes", "limits", "why", "environment", "expect", "set", "seconds", "npm", "control", "then", "fails"}
 
 
 def _read():
@@ -21,6 +21,7 @@ def rows():
         assert names.count(row["name"]) == 1, "two rows are called '%s'" % row["name"]
         assert row["image"] in _read()["images"], row["name"]
         assert row.get("expect", "works") == "works" or row["expect"].startswith("differs: "), row["name"]
+        assert ("fails" in row) == ("expect" in row), "%s: a row that differs says by which text" % row["name"]
         assert set(row.get("then", {})) <= {"allow", "limits", "environment"} and ("then" not in row or "expect" in row), row["name"]
         assert "limits" not in row or row.get("why"), "%s raises a limit without a reason" % row["name"]
     return found

@@ -42,6 +42,7 @@ def test_program(row, trees, tmp_path):
         assert not wrong, "inside: %s" % wrong
     else:
         assert wrong, "the row says that it differs, and it works"
+        assert row["fails"] in wrong, "it differs in another way than the row says: %s" % wrong
     if "then" in row:
         data = place.empty(folder, "then")
         changed = dict(row)
