@@ -83,6 +83,16 @@ def test_readers(tmp_path, reader, files, printed, units, expected):
     assert reading.collect(reader, str(tmp_path), printed, units) == expected
 
 
+def test_a_link_that_leads_out_is_not_read(tmp_path):
+    """The folder is the sandbox's to write."""
+    (tmp_path / "side").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    os.symlink("../secret", tmp_path / "side" / "log")
+    os.symlink("..", tmp_path / "side" / "out")
+    assert reading.text_of(str(tmp_path / "side"), "log") == reading.text_of(str(tmp_path / "side"), "out", "secret") == ""
+    assert reading.text_of(str(tmp_path), "secret") == "secret"
+
+
 def test_a_name_that_comes_twice_has_a_number():
     assert reading.collect(reading.statuses, "", "=== 0 a\n=== 1 a\n", []) == {("a", ""): "pass", ("a", " [2]"): "fail"}
 

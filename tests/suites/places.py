@@ -6,11 +6,14 @@ copies of what was built, with the times of all files, so that make finds nothin
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+
+import reading
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PLACE = os.environ.get("HUTCH_SUITES_FOLDER") or os.path.join(TREE, "build", "suites")
@@ -163,12 +166,10 @@ class Side:
             json.dump({"schema": 1, "extends": policy, "limits": self.limits}, out, indent=1)
 
     def words(self, command):
+        if self.way != "cold" and self.name == "inside":
+            return [sys.executable, os.path.join(TREE, "tests", "suites", "warm.py"), self.way, HUTCH, self.root, self.policy, self.data, command]
         if self.way != "cold":
-            with open(os.path.join(self.data, "cell.py"), "w", encoding="utf-8") as cell:
-                cell.write(command)
-            if self.name == "inside":
-                return [sys.executable, os.path.join(TREE, "tests", "suites", "warm.py"), self.way, HUTCH, self.root, self.policy, self.data]
-            command = "exec python3 /mnt/data/cell.py"
+            command = "exec python3 -c " + shlex.quote(command)
         script = "exec >/mnt/data/log 2>&1 </dev/null\n" + command
         if self.name == "outside":
             known = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "USER": "user", "LOGNAME": "user", "TMPDIR": "/tmp", "TERM": "dumb",
@@ -183,15 +184,10 @@ class Side:
         """Its status, what it printed, and how long it took. What hutch or bubblewrap themselves say is the last line."""
         begin = time.monotonic()
         log = os.path.join(self.data, "log")
-        if os.path.exists(log):
+        if os.path.lexists(log):
             os.unlink(log)
         status, said = finish(self.words(command), seconds + SPARE_SECONDS)
-        try:
-            with open(log, encoding="utf-8", errors="replace") as text:
-                printed = text.read()
-        except OSError:
-            printed = ""
-        return status, printed + said, time.monotonic() - begin
+        return status, reading.text_of(self.data, "log") + said, time.monotonic() - begin
 
 
 def default_environment():

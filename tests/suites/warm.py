@@ -1,7 +1,6 @@
 #!/usr/bin/python3
-"""tests/suites/warm.py session|server HUTCH ROOT POLICY DATA - runs DATA/cell.py as one cell of a warm session, by
-the library or by `hutch serve`. Its output goes to DATA/log, as that of the other ways to run a suite does; the status is 0 where the
-cell came to its end.
+"""tests/suites/warm.py session|server HUTCH ROOT POLICY DATA CODE - runs CODE as one cell of a warm session, by the
+library or by `hutch serve`, and prints what it has printed. The status is 0 where the cell came to its end.
 
 A server's session has files of its own: what is below DATA/src and the like is not there, and DATA/out is fetched at the end."""
 import os
@@ -18,6 +17,7 @@ sys.path.insert(0, os.path.join(TREE, "clients", "python"))
 import hutch  # noqa: E402  (the path comes first)
 
 SECONDS = 3600
+MOST_BYTES = 64 << 20  # of one file of results
 FETCH = "\nimport tarfile\nwith tarfile.open('/mnt/data/out.tar', 'w') as packed: packed.add('/mnt/data/out', 'out')\n"
 
 
@@ -50,11 +50,21 @@ def by_server(program, root, policy, data, code):
                         packed = os.path.join(place, "out.tar")
                         with open(packed, "wb") as out:
                             session.download("out.tar", out)
-                with tarfile.open(packed) as archive:
-                    archive.extractall(data, filter="data")
+                take(packed, os.path.join(data, "out"))
                 return result
             finally:
                 server.terminate()
+
+
+def take(packed, folder):
+    """The regular files right in out/, by their last name alone: whatever else there is came from inside."""
+    os.makedirs(folder, exist_ok=True)
+    with tarfile.open(packed) as archive:
+        for member in archive:
+            name = os.path.basename(member.name)
+            if member.isreg() and member.size <= MOST_BYTES and name not in ("", ".", ".."):
+                with open(os.path.join(folder, name), "wb") as out:
+                    out.write(archive.extractfile(member).read())
 
 
 def policy_folder(program):
@@ -62,14 +72,11 @@ def policy_folder(program):
 
 
 def main():
-    way, program, root, policy, data = sys.argv[1:]
-    with open(os.path.join(data, "cell.py"), encoding="utf-8") as cell:
-        code = cell.read()
+    way, program, root, policy, data, code = sys.argv[1:]
     result = (by_library if way == "session" else by_server)(program, root, policy, data, code)
-    with open(os.path.join(data, "log"), "w", encoding="utf-8") as log:
-        log.write(result.stdout + result.stderr)
-        if result.verdict != "ok":
-            log.write("hutch: %s\n" % (result.message or result.verdict))
+    print(result.stdout + result.stderr)
+    if result.verdict != "ok":
+        print("hutch: %s" % (result.message or result.verdict))
     return 0 if result.verdict == "ok" else 1
 
 
