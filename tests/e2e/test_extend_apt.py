@@ -99,6 +99,31 @@ def test_scripts_run(home, sources, first, archive):
         assert extend(home, "--apt", words, image=IMAGE, env={**sources, **NO_BUILDER}) == digest
 
 
+def test_modes_that_dpkg_is_told(home, sources, archive):
+    """As dbus tells it of its helper: the file gets the mode without setuid."""
+    debs.package(archive.folder, "helper", files={"usr/lib/helper": "#!/bin/sh\necho it helps\n"}, modes={"usr/lib/helper": 0o755}, scripts={
+        "postinst": "dpkg-statoverride --update --add root mail 4754 /usr/lib/helper\ntest \"$(stat -c %a /usr/lib/helper)\" = 754\n"
+                    "dpkg-statoverride --list /usr/lib/helper\n"})
+    extend(home, "--apt", "helper", "--as", "more", image=IMAGE, env=sources)
+    assert run(home, "more", "import os; print(oct(os.stat('/usr/lib/helper').st_mode))") == "0o100644\n", "others may read it, and no more"
+
+
+def test_files_that_root_alone_could_open(home, sources, archive):
+    """As systemd-sysusers leaves /etc/gshadow behind, which the next package opens: without any mode, or one to read alone."""
+    debs.package(archive.folder, "opener1", scripts={"postinst": "umask 777\necho one >/etc/closed.shadow\n"})
+    debs.package(archive.folder, "opener2", depends="opener1", files={"usr/share/opener2/list": "one\n"}, modes={"usr/share/opener2/list": 0o444},
+                 scripts={"postinst": "echo two >>/etc/closed.shadow\ngrep -q one /etc/closed.shadow\necho two >>/usr/share/opener2/list\n"})
+    extend(home, "--apt", "opener2", "--as", "more", image=IMAGE, env=sources)
+    code = "import os; print(os.stat('/etc/closed.shadow').st_size, open('/usr/share/opener2/list').read().split())"
+    assert run(home, "more", code) == "0 ['one', 'two']\n", "what only root may read is empty in an image"
+
+
+def test_a_script_that_fails_for_ever(home, sources, archive):
+    """Files that can be opened do not make it go on without end."""
+    debs.package(archive.folder, "never", scripts={"postinst": "umask 777\necho x >/etc/never.$$\necho it fails >&2\nexit 3\n"})
+    refused(home, "--quiet", "--apt", "never", image=IMAGE, env=sources, says="it fails")
+
+
 def test_a_link_to_a_file_of_the_image_is_no_change(home, sources, archive):
     """Another store may make one at any time. It changes what the kernel says of the file, as this does, and nothing of the file."""
     debs.package(archive.folder, "slow", files={"usr/share/slow/file": "text"}, scripts={"postinst": "sleep 2\n"})
