@@ -99,13 +99,14 @@ ALWAYS = {"user_namespace", "mount_namespace", "pid_namespace", "net_namespace",
 @pytest.mark.parametrize("name", SETTINGS)
 def test_level(podman, name):
     options, level, there = SETTINGS[name]
-    result = podman.hutch(options, "-c", "import os; print(os.uname().nodename, os.getuid())")
+    result = podman.hutch(options, "-c", "import os, socket; print(os.uname().nodename, os.getuid(), socket.gethostbyname(os.uname().nodename))")
     assert (result["verdict"], result["level"]) == ("ok", level), result["message"]
     active = {layer for layer, state in result["layers"].items() if state["active"]}
     assert ALWAYS <= active, ALWAYS - active
     assert active & set(FULL) == there
     assert all(result["layers"][layer]["detail"] for layer in FULL if layer not in there), result["layers"]
-    host, uid = result["stdout"].split()
+    host, uid, address = result["stdout"].split()
+    assert address == "127.0.1.1", "the name that programs see, whoever gave it, has an address"
     assert uid == "1000" and (host == "hutch") == ("host_name" in there)
 
 
