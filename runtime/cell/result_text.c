@@ -232,20 +232,32 @@ static void add_name(struct text_buffer *to, const char *path)
     hutch_text_done(&clean);
 }
 
+static bool is_hidden(const char *path)
+{
+    return path[0] == '.' || strstr(path, "/.") != NULL;
+}
+
+/* Hidden files, and those in hidden directories, come last: a cache, as that of a compiler, has thousands, and sorts before
+ * what the program was for. */
 static void add_changes(struct text_buffer *to, const char *verb, const struct file_change_list *list, bool has_size,
                         bool *is_first)
 {
+    size_t n = 0;
+
     if (list->n == 0)
         return;
     hutch_text_addf(to, "%s%s ", *is_first ? "[files: " : "; ", verb);
     *is_first = false;
-    for (size_t i = 0; i < list->n && i < MAX_FILES; i++) {
+    for (size_t i = 0; i < 2 * list->n && n < MAX_FILES; i++) {
+        const size_t at = i % list->n;
         char size[40];
 
-        if (i > 0)
+        if (is_hidden(list->items[at].path) != (i >= list->n))
+            continue;
+        if (n++ > 0)
             hutch_text_add_string(to, ", ");
-        add_name(to, list->items[i].path);
-        format_size(size, list->items[i].size);
+        add_name(to, list->items[at].path);
+        format_size(size, list->items[at].size);
         if (has_size)
             hutch_text_addf(to, " (%s)", size);
     }

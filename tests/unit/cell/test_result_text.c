@@ -207,6 +207,15 @@ static void test_message_and_files(void **state)
     assert_true(strncmp(got, "[files: modified f (1 B), f", 27) == 0);
     assert_non_null(strstr(got, "f (1 B) and 30 more]"));
     free(got);
+    /* What is hidden comes last, and sorts first. */
+    for (size_t i = 0; i < ARRAY_SIZE(many) - 2; i++)
+        many[i].path = i % 2 ? ".cache/x" : "m/.git/x";
+    many[48].path = "m/main";
+    many[49].path = "m/main.go";
+    got = hutch_cell_result_to_text(&result, 0);
+    assert_true(strncmp(got, "[files: modified m/main (1 B), m/main.go (1 B), m/.git/x (1 B), .cache/x", 71) == 0);
+    assert_non_null(strstr(got, "(1 B) and 30 more]"));
+    free(got);
 }
 
 static void test_long_text(void **state)
