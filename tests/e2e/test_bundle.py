@@ -214,6 +214,9 @@ def test_a_container_is_what_a_sandbox_is(runtime, sandbox, tmp_path):
     # Nothing of hutch's counts memory there.
     assert (found["limits"]["DATA"], wanted["limits"]["DATA"]) == ([16 * (512 << 20)] * 2, [-1, -1])
     wanted["limits"] = {**wanted["limits"], "DATA": found["limits"]["DATA"]}
+    if "shmget" in wanted["calls"]:
+        assert (found["calls"].pop("shmget"), wanted["calls"]["shmget"]) == ("ENOSYS", "done")
+        wanted["calls"] = {call: what for call, what in wanted["calls"].items() if call != "shmget"}
     for key in found:
         assert found[key] == wanted[key], key
     assert set(found) | {"terminal"} == set(wanted)

@@ -1,6 +1,5 @@
 """Limits, whoever enforces them: the run ends, the verdict says why, and the report names the enforcer."""
 import gzip
-import json
 import os
 import resource
 import select
@@ -255,7 +254,6 @@ def test_memory_of_descriptors(make, policy):
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
 
 
-SYSTEM_V = ("shmget", "shmat", "shmdt", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl")
 KEEPERS = {  # as much as there is room for; nothing of it belongs to the process
     "shm": "for _ in range(40):\n  at = libc.shmat(libc.shmget(0, 16 << 20, 0o1600), None, 0)\n"
            "  ctypes.memset(at, 1, 16 << 20); libc.shmdt(ctypes.c_void_p(at))",
@@ -265,33 +263,21 @@ KEEPERS = {  # as much as there is room for; nothing of it belongs to the proces
 }
 
 
-def with_system_v(tmp_path, **fields):
-    """A policy whose filter allows System V IPC, whatever the one of `default` does."""
-    with open(os.path.join(support.engine_env()["HUTCH_POLICY_DIR"], "seccomp-default.json"), encoding="utf-8") as file:
-        profile = json.load(file)
-    for rule in profile["syscalls"]:
-        rule["names"] = [name for name in rule["names"] if name not in SYSTEM_V]
-    profile["syscalls"] = [rule for rule in profile["syscalls"] if rule["names"]] + [{"names": list(SYSTEM_V), "action": "SCMP_ACT_ALLOW"}]
-    (tmp_path / "seccomp.json").write_text(json.dumps(profile))
-    (tmp_path / "system-v.json").write_text(json.dumps({"schema": 1, "extends": "default", "seccomp": "seccomp.json", **fields}))
-    return str(tmp_path / "system-v.json")
-
-
 @pytest.mark.parametrize("way", [("--no-server",), ("--warm",)])
 @pytest.mark.parametrize("what", KEEPERS)
-def test_memory_of_system_v(what, way, tmp_path):
+def test_memory_of_system_v(what, way):
     """It belongs to no process and stays when all who used it have ended."""
     code = ("import ctypes, os, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nif os.fork() == 0:\n  "
             + KEEPERS[what].replace("\n", "\n  ") + "\n  os._exit(0)\nos.wait()\ntime.sleep(20)")
-    result = run_json(*way, "--policy", with_system_v(tmp_path), "--memory", "96m", "-c", code, timeout=60)
+    result = run_json(*way, "--memory", "96m", "-c", code, timeout=60)
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["stderr"])
 
 
-def test_a_little_system_v(tmp_path):
+def test_a_little_system_v():
     """PostgreSQL's initdb takes a segment of 56 bytes."""
     code = ("import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nn = libc.shmget(0, 56, 0o1600)\n"
             "ctypes.memset(libc.shmat(n, None, 0), 1, 56)\nprint(n, libc.semget(0, 16, 0o1600), libc.msgget(0, 0o1600))")
-    result = run_json("--policy", with_system_v(tmp_path), "-c", code)
+    result = run_json("-c", code)
     assert (result["verdict"], result["stdout"]) == ("ok", "0 0 0\n"), result
 
 

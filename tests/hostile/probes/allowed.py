@@ -193,6 +193,27 @@ def queues_of_messages():
     return bounded(in_children(take) * 256, 16 << 10, "bytes of queues")
 
 
+def message_of(size):
+    return ctypes.create_string_buffer(struct.pack("q", 1) + bytes(size))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=("ok", "out_of_memory", "killed"), silent=True)
+def messages_of_system_v():
+    """Full queues of System V without end: they belong to no process."""
+    message = message_of(8192)
+    for _ in range(32000):
+        number = check(libc.msgget(0, 0o1600), "msgget")
+        while libc.msgsnd(number, message, 8192, 0o4000) == 0:
+            pass
+
+
+@probe(why_no_control=OUTSIDE, verdicts=("ok", "out_of_memory", "killed"), silent=True)
+def semaphores_of_system_v():
+    """Sets of 32,000 semaphores without end."""
+    for _ in range(32000):
+        check(libc.semget(0, 32000, 0o1600), "semget")
+
+
 # --------------------------------------------------------------------------------------------------
 # Owners and modes
 
