@@ -129,7 +129,7 @@ def test_mistakes_in_the_file(tmp_path, line):
 def test_file_and_table_agree():
     names = [suite.name for suite in table.SUITES]
     assert len(names) == len(set(names))
-    assert set(judge.known()) <= set(names)
+    assert {name.partition("@")[0] for name in judge.known()} <= set(names)
     for suite in table.SUITES:
         assert suite.tree in table.TREES
         assert all(len(reason.split()) > 2 for reason in suite.left_out.values()), suite.name

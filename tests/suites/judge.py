@@ -1,6 +1,7 @@
 """What differs between inside and outside, and which of it is known.
 
-differences.txt has a line for each known difference: suite, unit, test, inside, outside and reason, between tabs; an empty test is the unit
+differences.txt has a line for each known difference: suite (SUITE@POLICY where that is not default), unit, test, inside, outside and
+reason, between tabs; an empty test is the unit
 as a whole. Where a difference is there on some hosts only, as the reason then says, "?" follows the word for inside. Empty lines and lines
 that begin with "#" are comments."""
 import os

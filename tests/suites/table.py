@@ -193,7 +193,7 @@ done""", limits={"pids": 128, "tmp_size": "512M"}, at_once=200, seconds=2400),
     echo "=== $? $unit"; rm -rf /tmp/trial-$unit
 done""", limits={"pids": 256, "tmp_size": "512M"}, at_once=40,
           seen="12 of 315 modules, for processes and networks: 1,367 tests"),
-    installed("numpy", "python3-numpy", limits={"pids": 256}),
+    installed("numpy", "python3-numpy", limits={"pids": 256, "file_size": None, "tmp_size": "8G", "memory": "8G"}),
     installed("sklearn", "python3-sklearn", limits={"pids": 256, "tmp_size": "512M"}),
     installed("matplotlib", "python3-matplotlib", limits={"pids": 256, "tmp_size": "512M"}),
     installed("pandas", "python3-pandas", limits={"pids": 256, "tmp_size": "512M"}),
