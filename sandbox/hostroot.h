@@ -1,5 +1,6 @@
 /* hostroot.h - a root made of the host's own programs: its /usr, read-only, and the few files of /etc that programs
- * need and that tell nothing about the host's users. Without /etc/hosts, which is made elsewhere. Lets hutch run without any image. */
+ * need and that tell nothing about the host's users. Without /etc/hosts, which is made elsewhere.
+ * Lets hutch run without any image. */
 #ifndef HUTCH_HOSTROOT_H
 #define HUTCH_HOSTROOT_H
 

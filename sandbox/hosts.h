@@ -16,8 +16,8 @@ bool hutch_hosts_lack_ipv6(const char *given, size_t len);
 
 /* Writes the text to @buf, of HOSTS_MAX bytes, and returns its length. First come 127.0.0.1 and, with @has_ipv6, ::1
  * for "localhost" where the image lacks them; then 127.0.1.1 for @name; then the image's lines, @given, without those
- * that name @name: a line of a build machine would send programs there. A @name that is no host name, as a container may
- * have, has no line. */
+ * that name @name: a line of a build machine would send programs there. A @name that is no host name, as a container
+ * may have, has no line. */
 size_t hutch_hosts_format(const char *given, size_t len, const char *name, bool has_ipv6, char *buf);
 
 #endif

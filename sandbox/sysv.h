@@ -1,5 +1,5 @@
 /* sysv.h - what System V IPC holds in the caller's ipc namespace. It belongs to no process, and stays when all who used
- * it have ended. Source: shmctl(2), msgctl(2), semctl(2), with SHM_INFO, MSG_INFO and SEM_INFO, which anybody may ask. */
+ * it have ended. Source: shmctl(2), msgctl(2), semctl(2), with SHM_INFO, MSG_INFO and SEM_INFO, which all may ask. */
 #ifndef HUTCH_SYSV_H
 #define HUTCH_SYSV_H
 
