@@ -44,7 +44,7 @@ int hutch_caps_drop_all(struct hutch_err *err)
         if (errno != EINVAL) /* the first that this kernel does not know */
             return hutch_err_set(err, errno, "drop capability %d from the bounding set", cap);
         /* SECBIT_KEEP_CAPS is off and not locked: setpriv(1) and Go's tests set it by PR_SET_KEEPCAPS, and fail where
-         * they cannot. It keeps what a process has when it changes its uid, which is nothing, and execve(2) clears it. */
+         * they cannot. It keeps what a process has when it changes its uid, which is nothing; execve(2) clears it. */
         if (prctl(PR_SET_SECUREBITS,
                   SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
                       SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,

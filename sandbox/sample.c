@@ -197,7 +197,8 @@ static bool ignores_children(const char *status)
 }
 
 /* What a process has of its own, as the kernel counts it anyway: anonymous pages in memory and swapped out, shared
- * pages, and the page tables, which can be larger than what they map. Pages shared by forked processes count for each. */
+ * pages, and the page tables, which can be larger than what they map. Pages shared by forked processes count for
+ * each. */
 static uint64_t resident_of(int proc_fd, const char *pid, bool leave_out_shmem)
 {
     char buf[4096];
@@ -220,7 +221,8 @@ static uint64_t share_of(int proc_fd, const char *pid, bool leave_out_shmem)
     tables = field_of(buf, "\nVmPTE:");
     if (read_text(proc_fd, pid, "smaps_rollup", buf, sizeof(buf)) < 0 || !strstr(buf, "\nPss_Anon:"))
         return resident_of(proc_fd, pid, leave_out_shmem);
-    return field_of(buf, "\nPss_Anon:") + field_of(buf, "\nSwapPss:") + tables + (leave_out_shmem ? 0 : field_of(buf, "\nPss_Shmem:"));
+    return field_of(buf, "\nPss_Anon:") + field_of(buf, "\nSwapPss:") + tables +
+           (leave_out_shmem ? 0 : field_of(buf, "\nPss_Shmem:"));
 }
 
 /* Those whose memory this exact count has. More than these are compared with none. */

@@ -217,7 +217,8 @@ static enum batch_verdict verdict_of_exception(const char *name)
 
 static void decide_by_failure(const struct hutch_result *r, struct batch_run_verdict *v)
 {
-    const char *before = r->message[0] ? "; " : ""; /* which limit may have been in the way, or what became of the files */
+    /* What comes before it: which limit may have been in the way, or what became of the files. */
+    const char *before = r->message[0] ? "; " : "";
 
     if (r->error_name) {
         set_verdict(v, verdict_of_exception(r->error_name), "%.200s: %.3000s%s%s", r->error_name,

@@ -237,8 +237,8 @@ static bool is_hidden(const char *path)
     return path[0] == '.' || strstr(path, "/.") != NULL;
 }
 
-/* Hidden files, and those in hidden directories, come last: a cache, as that of a compiler, has thousands, and sorts before
- * what the program was for. */
+/* Hidden files, and those in hidden directories, come last: a cache, as that of a compiler, has thousands, and sorts
+ * before what the program was for. */
 static void add_changes(struct text_buffer *to, const char *verb, const struct file_change_list *list, bool has_size,
                         bool *is_first)
 {

@@ -366,8 +366,8 @@ static bool add_sysctl(cJSON *linux_part, const struct sandbox_spec *spec)
            hutch_json_add_string(sysctl, "net.ipv4.tcp_wmem", NETNS_TCP_BUFFERS);
 }
 
-/* Calls for memory that belongs to no process are withheld where memory is limited: whether the runtime makes a cgroup is
- * not known here, and there is no init that counts System V IPC. */
+/* Calls for memory that belongs to no process are withheld where memory is limited: whether the runtime makes a cgroup
+ * is not known here, and there is no init that counts System V IPC. */
 static const char *const uncounted[] = { "memfd_create", "memfd_secret", "shmget", "msgget", "semget", NULL };
 
 static bool add_seccomp(cJSON *linux_part, const struct sandbox_spec *spec)

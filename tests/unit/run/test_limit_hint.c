@@ -20,12 +20,14 @@ static const uint64_t limits[LIMIT_COUNT] = {
 #define FILES "the limit 'open_files' (256) may have been in the way: 'open_files' in the limits of a policy raises it"
 #define PIDS_BY(how) "the limit 'pids' (64) " how ": --pids-limit or 'pids' in the limits of a policy raises it"
 #define PIDS PIDS_BY("may have been in the way")
-#define TMP "the limit 'tmp_size' (4096 bytes, of /tmp and of /dev/shm) may have been in the way: --tmpfs /tmp:SIZE or " \
-            "'tmp_size' in the limits of a policy raises it"
-#define LARGE "the limit 'file_size' (1000 bytes) may have been in the way: 'file_size' in the limits of a policy raises it"
-#define MEMORY "the limit 'memory' (536870912 bytes) may have been in the way: --memory or 'memory' in the limits of a " \
-               "policy raises it"
-#define DATA "the limit 'data_size' (2000 bytes, of /mnt/data) was reached: 'data_size' in the limits of a policy raises it"
+#define TMP "the limit 'tmp_size' (4096 bytes, of /tmp and of /dev/shm) may have been in the way: " \
+            "--tmpfs /tmp:SIZE or 'tmp_size' in the limits of a policy raises it"
+#define LARGE "the limit 'file_size' (1000 bytes) may have been in the way: " \
+              "'file_size' in the limits of a policy raises it"
+#define MEMORY "the limit 'memory' (536870912 bytes) may have been in the way: " \
+               "--memory or 'memory' in the limits of a policy raises it"
+#define DATA "the limit 'data_size' (2000 bytes, of /mnt/data) was reached: " \
+             "'data_size' in the limits of a policy raises it"
 
 static const struct {
     const char *text, *want;

@@ -511,7 +511,8 @@ static void test_hosts(void **state)
 {
     enum { NONE, PLAIN, UNREADABLE, LINK, FIFO, DIRECTORY, N_KINDS };
     static const char *const names[N_KINDS] = { "none", "file", "unreadable file", "link", "fifo", "directory" };
-    static const char look[] = "grep -v ^::1 /etc/hosts; (: >>/etc/hosts) 2>/dev/null && echo written; cat /etc/image-file";
+    static const char look[] = "grep -v ^::1 /etc/hosts; (: >>/etc/hosts) 2>/dev/null && echo written; "
+                               "cat /etc/image-file";
     struct place *p = *state;
 
     for (int kind = 0; kind < N_KINDS; kind++)
@@ -536,7 +537,8 @@ static void test_hosts(void **state)
             image_spec(&spec, p, overlay || is_file ? look : "cat /etc/image-file");
             spec.layers[LAYER_OWN_INODES] = overlay ? NEED_REQUIRE : NEED_OFF;
             snprintf(want, sizeof(want), "%s%sof the image\n",
-                     overlay || is_file ? "127.0.0.1 localhost\n127.0.1.1 hutch\n" : "", kind == PLAIN ? "10.0.0.1 db\n" : "");
+                     overlay || is_file ? "127.0.0.1 localhost\n127.0.1.1 hutch\n" : "",
+                     kind == PLAIN ? "10.0.0.1 db\n" : "");
             expect(&spec, want);
             unlinkat(p->image_fd, "etc/hosts", kind == DIRECTORY ? AT_REMOVEDIR : 0);
         }
@@ -635,7 +637,8 @@ static void test_host_root_shows_little(void **state)
         &spec,
         "ls -A / | grep -vE '^(bin|dev|etc|lib|lib32|lib64|libx32|mnt|proc|run|sbin|tmp|usr)$'; cat /etc/passwd "
         "/etc/group;"
-        "ls -A /run /mnt/data; ls /etc/shadow /etc/ssh /root /home /var /sys /boot 2>/dev/null; grep -v ^::1 /etc/hosts");
+        "ls -A /run /mnt/data; ls /etc/shadow /etc/ssh /root /home /var /sys /boot 2>/dev/null; "
+        "grep -v ^::1 /etc/hosts");
     expect(&spec, "user:x:1000:1000:user:/tmp:/bin/sh\nuser:x:1000:\n/mnt/data:\n\n/run:\n127.0.0.1 localhost\n"
                   "127.0.1.1 hutch\n");
 }

@@ -165,8 +165,8 @@ static void test_rules_that_contradict_each_other_are_refused(void **state)
           BOTH_CAN_APPLY("socket") },
         { "two numbers for one error", ENOSYS_BY_DEFAULT DENY("'read'", "1", "") "," DENY("'read'", "13", "") "]}",
           BOTH_CAN_APPLY("read") },
-        { "an otherwise", ENOSYS_BY_DEFAULT ALLOW("'chmod'", MASKED("1", "3072", "0")) "," DENY("'chmod'", "1", "") "]}",
-          NULL },
+        { "an otherwise",
+          ENOSYS_BY_DEFAULT ALLOW("'chmod'", MASKED("1", "3072", "0")) "," DENY("'chmod'", "1", "") "]}", NULL },
         { "an otherwise before the conditions",
           ENOSYS_BY_DEFAULT DENY("'chmod'", "1", "") "," ALLOW("'chmod'", MASKED("1", "3072", "0")) "]}", NULL },
         { "two of them",
@@ -491,7 +491,7 @@ static void test_program_answers_as_small_rule_sets_say(void **state)
             COMPARE("2", "LE", "6")) ","
             ALLOW("'socket'", COMPARE("0", "EQ", "1")) "," DENY("'socket'", "1", COMPARE("0", "EQ", "2") ","
             MASKED("1", "15", "3")) "]}",
-        /* an otherwise: of neighbours, before and after the conditions, that says what the default or a condition says */
+        /* an otherwise: of neighbours, before and after the conditions, saying what the default or a condition says */
         ENOSYS_BY_DEFAULT ALLOW("'setsockopt'", COMPARE("2", "EQ", "7")) "," DENY("'setsockopt','getsockopt'", "92", "")
             "," ALLOW("'getsockopt'", COMPARE("2", "LE", "7")) "," DENY("'socketpair'", "97", "") ","
             DENY("'socketpair'", "97", COMPARE("1", "EQ", "9")) "," ALLOW("'socketpair'", COMPARE("1", "EQ", "1")) ","
