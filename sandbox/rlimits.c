@@ -64,9 +64,8 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_cpus, struc
     ret->max[RLIMIT_SIGPENDING] = 1024; /* counted in the caller's own quota too, all user namespaces up */
     ret->max[RLIMIT_RTPRIO] = 0;
     ret->max[RLIMIT_NICE] = 0;
-    /* Nothing for LIMIT_MEMORY: RLIMIT_DATA and RLIMIT_AS count what is reserved and never touched, of which the
-     * address and thread sanitizers take terabytes. What is in use is counted by a cgroup or by init, and no sandbox is without
-     * one of the two. */
+    /* Nothing for LIMIT_MEMORY: RLIMIT_DATA and RLIMIT_AS count what is reserved and never touched, and the address and
+     * thread sanitizers reserve terabytes. A cgroup or init counts what is in use; each sandbox has one of the two. */
     /* Counted per user and user namespace since Linux 5.14, so only this sandbox's processes; init is one of them. */
     if (limits[LIMIT_PIDS])
         ret->max[RLIMIT_NPROC] = limits[LIMIT_PIDS] + 1;
