@@ -5,8 +5,9 @@
 
 #include <stdint.h>
 
-/* In bytes: pages of shared memory in use or swapped out, messages that wait, and the kernel's own for each segment,
- * queue and set. @n_threads: of the namespace; each may have a place in each set to undo what it did (SEM_UNDO). */
+/* In bytes: pages of shared memory in use or swapped out, messages that wait, and what the kernel itself holds for
+ * each segment, queue and set. @n_threads: of the namespace; each may have a place in each set to undo what it did
+ * (SEM_UNDO). */
 uint64_t hutch_sysv_memory(uint64_t n_threads);
 
 #endif

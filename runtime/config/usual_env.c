@@ -51,8 +51,7 @@ static bool say_java(const uint64_t limits[LIMIT_COUNT], char *text, size_t room
     return memory || cpus;
 }
 
-/* Each is the weakest that says it: what the policy, the image, --env, a configuration file or the program's own
- * options say comes first. */
+/* Each gives way to what the policy, the image, --env, a configuration file or the program's own options say. */
 static const struct {
     const char *name, *value;
     say_value_fn *say; /* instead of the value; false: there is none without the limit */

@@ -341,7 +341,7 @@ static int build_trial_spec(const struct doctor_host *host, const char *policy, 
     return 0;
 }
 
-/* "memory (by rlimit), landlock (not offered by this kernel)": what the run would have less than was asked for. */
+/* "memory (by supervisor), landlock (not offered by this kernel)": what the run would have less than was asked for. */
 static void list_weaker(const struct sandbox_spec *spec, const struct sandbox_enforcement *e, char *ret, size_t size)
 {
     size_t len = 0;

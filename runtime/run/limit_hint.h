@@ -1,4 +1,4 @@
-/* limit_hint.h - which limit a program has run into that ended with an error, for a human.
+/* limit_hint.h - says, for a human, which limit a program that ended with an error may have run into.
  *
  * The kernel counts processes; of descriptors, files and refused memory it tells nobody but the program. What the
  * program says of it is text: good enough for a "may", and never for a verdict. */
