@@ -1,9 +1,8 @@
 """What differs between inside and outside, and which of it is known.
 
-differences.txt has a line for each known difference: suite (SUITE@POLICY where that is not default), unit, test, inside, outside and
-reason, between tabs; an empty test is the unit
-as a whole. Where a difference is there on some hosts only, as the reason then says, "?" follows the word for inside. Empty lines and lines
-that begin with "#" are comments."""
+differences.txt has a line for each known difference: suite (SUITE@POLICY where that is not default), unit, test, inside,
+outside and reason, between tabs. An empty test is the unit as a whole. Where a difference is there on some hosts only, "?"
+follows the word for inside, and the reason says so. Empty lines and lines that begin with "#" are comments."""
 import os
 
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "differences.txt")

@@ -9,16 +9,18 @@ import table
 FILE = os.path.join(places.TREE, "docs", "suites.md")
 HEAD = """# Suites of others
 
-`make check-suites` runs the tests that other people wrote for their programs, inside under `default` and outside, and compares them
-test by test. Outside is bubblewrap with the same root tree and a copy of the same files, without a filter and without limits. What
-fails or is skipped on both sides alike is not counted. [tests/README.md](../tests/README.md#suites-of-others) says how it is used.
-
-This page is made by `tests/suites/run --page` of `tests/suites/table.py` and `tests/suites/differences.txt`.
+`make check-suites` runs the tests that other people wrote for their programs, inside under
+`default` and outside, and compares them test by test. Outside is bubblewrap with the same root tree
+and a copy of the same files, without a filter and without limits. What fails or is skipped on both
+sides alike is not counted. [tests/README.md](../tests/README.md#suites-of-others) says how it is
+used. `tests/suites/run --page` makes this page of `tests/suites/table.py` and
+`tests/suites/differences.txt`.
 
 ## The suites
 
-All run with these limits in place of the policy's: %s. The column "raised" has what a suite needs besides. "Seen" says how far the
-suite has been run on a machine of ours; the commands of a row without an entry are written, and nobody has seen them work.
+All run with these limits in place of the policy's: %s.
+The column "raised" has what a suite needs besides. "Seen" says how far the suite has been run; a
+row without an entry has never been run.
 
 | suite | tests | source | raised | known differences | seen |
 |---|---|---|---|---|---|
