@@ -55,9 +55,8 @@ int hutch_overlay_make(const int *dirs, size_t n, int changes, int *ret_fd, stru
         if (set_upper(fs, upper, work, err) < 0)
             return -1;
     }
-    /* Files get the device number of the overlay, as its directories have it: overlay.h. Without it they keep working,
-     * and what the kernel makes of it is its own matter. */
-    fsconfig(fs, FSCONFIG_SET_STRING, "xino", "on", 0);
+    /* Not "xino", which would give files the device number of their directories: the kernel writes a line into the
+     * host's log for each such overlay. */
     if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return hutch_err_set(err, errno, "create an overlay%s",
                              errno == EINVAL ? " (is something mounted below the tree?)" : "");

@@ -113,10 +113,13 @@ int hutch_sockets_open(void)
 
 uint64_t hutch_sockets_memory(int fd, uint64_t n_used, uint64_t few)
 {
+    static const int protocols[] = { IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE };
     uint64_t bytes = n_used * SOCKET_BYTES;
 
     if (fd < 0 || n_used < few)
         return bytes;
-    return bytes + ask(fd, AF_UNIX, 0) + ask(fd, AF_INET, IPPROTO_TCP) + ask(fd, AF_INET, IPPROTO_UDP) +
-           ask(fd, AF_INET6, IPPROTO_TCP) + ask(fd, AF_INET6, IPPROTO_UDP);
+    bytes += ask(fd, AF_UNIX, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(protocols); i++)
+        bytes += ask(fd, AF_INET, protocols[i]) + ask(fd, AF_INET6, protocols[i]);
+    return bytes;
 }

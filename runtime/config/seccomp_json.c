@@ -58,6 +58,11 @@ static bool add_condition(cJSON *args, const struct seccomp_arg *arg)
     return false;
 }
 
+static bool is_refusal(enum seccomp_verdict verdict)
+{
+    return verdict == SECCOMP_ERRNO || verdict == SECCOMP_KILL_PROCESS;
+}
+
 static bool names_call(const struct seccomp_rule *rule, const char *call)
 {
     for (char **name = rule->names; name && *name; name++)
@@ -67,10 +72,11 @@ static bool names_call(const struct seccomp_rule *rule, const char *call)
 }
 
 /* Whether @rule is the otherwise of @call: an unconditional refusal beside conditional rules (sandbox/seccomp.c). In
- * other runtimes it would win over these, so it is left out, and the profile's default answers in its place. */
+ * other runtimes it would win over these, so it is left out, and the profile's default answers in its place. Where that
+ * default is no refusal, it stays: what hutch refuses is then refused there, with what the conditions would allow. */
 static bool is_otherwise(const struct seccomp_rules *rules, const struct seccomp_rule *rule, const char *call)
 {
-    if (rule->n_args > 0 || (rule->verdict != SECCOMP_ERRNO && rule->verdict != SECCOMP_KILL_PROCESS))
+    if (rule->n_args > 0 || !is_refusal(rule->verdict) || !is_refusal(rules->default_verdict))
         return false;
     for (size_t i = 0; i < rules->n_rules; i++)
         if (rules->rules[i].n_args > 0 && names_call(&rules->rules[i], call))

@@ -273,6 +273,24 @@ def test_memory_of_system_v(what, way):
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["stderr"])
 
 
+QUEUES = {  # of sockets that nobody reads
+    "UDP-Lite": "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136); s.bind(('127.0.0.1', 0)); s.connect(s.getsockname())\n"
+                "    s.setblocking(False)\n    for _ in range(40): s.send(bytes(60000))",
+    "netlink": "s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.setblocking(False)\n"
+               "    for n in range(200): s.send(struct.pack('IHHII', 2000, 999, 5, n, 0).ljust(2000, b'\\0'))",
+}
+
+
+@pytest.mark.parametrize("way", [("--no-server",), ("--warm",)])
+@pytest.mark.parametrize("what", QUEUES)
+def test_memory_of_queues(what, way):
+    """What waits in a socket is memory of the kernel. A request that nobody understands comes back whole in its answer."""
+    code = ("import os, socket, struct, time\nfor _ in range(2): os.fork()\nkept = []\nfor _ in range(900):\n  try:\n    "
+            + QUEUES[what] + "\n  except OSError: pass\n  kept.append(s)\ntime.sleep(20)")
+    result = run_json(*way, "--memory", "128m", "-c", code, timeout=60)
+    assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["stderr"], result["usage"])
+
+
 def test_a_little_system_v():
     """PostgreSQL's initdb takes a segment of 56 bytes."""
     code = ("import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nn = libc.shmget(0, 56, 0o1600)\n"

@@ -260,8 +260,7 @@ for _row in (
         ("nfc", 39, socket.SOCK_SEQPACKET, 1, "user", "AF_NFC: contactless cards."),
         ("sctp", 2, socket.SOCK_STREAM, 132, "user", "SCTP over IPv4: a protocol module of its own size."),
         ("mptcp", 2, socket.SOCK_STREAM, 262, "user", "MPTCP over IPv4."),
-        ("dccp", 2, 6, 33, "user", "DCCP over IPv4: autoloaded, and a privilege escalation in 2017."),
-        ("udplite", 2, socket.SOCK_DGRAM, 136, "user", "UDP-Lite: rarely tested code.")):
+        ("dccp", 2, 6, 33, "user", "DCCP over IPv4: autoloaded, and a privilege escalation in 2017.")):
     family_probe(*_row)
 
 
