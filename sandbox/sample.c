@@ -594,8 +594,8 @@ void hutch_sample_count_sockets(int fd, uint64_t few)
     few_sockets = few;
 }
 
-/* What waits in netlink sockets, in flight or not: an answer that echoes a bad request stays until it is read. The lines
- * have the bytes to be read in column 5 and those to be sent in column 6. */
+/* What waits in netlink sockets, in flight or not: an answer that echoes a bad request stays until it is read. A line
+ * has the bytes to be read in column 5 and those to be sent in column 6. */
 static uint64_t netlink_memory(int proc_fd)
 {
     auto_fd fd = openat(proc_fd, "net/netlink", O_RDONLY | O_CLOEXEC);
