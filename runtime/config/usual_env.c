@@ -54,7 +54,7 @@ static bool say_java(const uint64_t limits[LIMIT_COUNT], char *text, size_t room
 /* Each gives way to what the policy, the image, --env, a configuration file or the program's own options say. */
 static const struct {
     const char *name, *value;
-    say_value_fn *say; /* instead of the value; false: there is none without the limit */
+    say_value_fn *say; /* writes the value; false: the variable is not set, as there is no such limit */
 } rows[] = {
     { "OMP_NUM_THREADS", NULL, say_threads },
     { "OPENBLAS_NUM_THREADS", NULL, say_threads },

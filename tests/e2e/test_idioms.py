@@ -18,7 +18,7 @@ from support import root_of_image, run_json
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECONDS = 240  # for one section; some ten are usual
-# Of a section: what stands before a line, the image, and whether there is a server for it to speak to.
+# Each section has the words before a line, an image, and whether a server runs for its lines.
 Section = collections.namedtuple("Section", "words image serve")
 PRELUDE = "import os, sys, signal, socket, subprocess, shutil, tempfile, threading, time\n"
 SECTIONS = {

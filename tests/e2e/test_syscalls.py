@@ -13,7 +13,7 @@ import support
 TREE = os.environ.get("HUTCH_TEST_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ENGINE = "/usr/share/containers/seccomp.json"  # of Podman, Buildah and Skopeo
 ARCHES = {"amd64", "arm64", "riscv64"}  # arm64 stands for 32-bit ARM, too, in these profiles
-# Of 32-bit machines: 64-bit kernels know these names by another number, or not at all.
+# Only 32-bit kernels have these names; 64-bit ones have another number for the same, or nothing.
 OF_32_BITS = re.compile(r"arm_.*|sync_file_range2|set_tls|cacheflush|breakpoint|.*(64|32|_time64)|_newselect|mmap2|readdir|recv|send|sig\w+|signal|syscall|timerfd|ugetrlimit|waitpid")
 
 

@@ -207,7 +207,7 @@ static void test_message_and_files(void **state)
     assert_true(strncmp(got, "[files: modified f (1 B), f", 27) == 0);
     assert_non_null(strstr(got, "f (1 B) and 30 more]"));
     free(got);
-    /* What is hidden comes last, and sorts first. */
+    /* Hidden files come last in the text, although their names sort first. */
     for (size_t i = 0; i < ARRAY_SIZE(many) - 2; i++)
         many[i].path = i % 2 ? ".cache/x" : "m/.git/x";
     many[48].path = "m/main";

@@ -80,7 +80,7 @@ static void test_texts(void **state)
     }
 }
 
-/* What is not limited is not told of, and a name that an option has in a sentence is that of the option. */
+/* The hint is silent about a resource without a limit, and names the option that raises a limit. */
 static void test_limits(void **state)
 {
     static const uint64_t none[LIMIT_COUNT];

@@ -151,7 +151,7 @@ static void test_tail(void **state)
         }
         while (turn(l) && l->s.pipe_fd >= 0)
             ;
-        if (len > 0) /* a limit of 0 is none */
+        if (len > 0) /* a limit of 0 means no limit */
             assert_int_equal(hutch_out_stream_tail(&l->s, &tail), want);
         for (size_t at = 0; len > 0 && at < want; at++)
             assert_int_equal(tail[at], byte_at(len - want + at));

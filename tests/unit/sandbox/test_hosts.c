@@ -75,7 +75,7 @@ static void test_hostile_files(void **state)
         }
 }
 
-/* What does not fit is left out from a whole line on. */
+/* A file that is too long is cut after its last whole line that fits. */
 static void test_a_file_that_is_too_long(void **state)
 {
     static const char line[] = "10.0.0.1 db\n";
