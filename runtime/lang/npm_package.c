@@ -78,10 +78,24 @@ static int insert(struct npm_packages *packages, struct npm_package *item, struc
     return 0;
 }
 
-static int add(struct npm_packages *packages, const char *name, const char *range, struct hutch_err *err)
+/* A copy of @text without the blanks around it, as npm reads a range; NULL without memory. */
+static char *dup_range(const char *text)
+{
+    const char *start = text + strspn(text, " ");
+    size_t len = strlen(start);
+
+    while (len > 0 && start[len - 1] == ' ')
+        len--;
+    return strndup(start, len);
+}
+
+static int add(struct npm_packages *packages, const char *name, const char *text, struct hutch_err *err)
 {
     struct npm_package item = { .name = NULL };
+    auto_free char *range = dup_range(text);
 
+    if (!range)
+        return hutch_err_set(err, ENOMEM, "list the packages");
     if (!is_name(name))
         return hutch_err_set(err, 0, "'%.80s' is no name of a package of npm", name);
     if (!is_range(range))
@@ -147,7 +161,8 @@ static int add_dependencies(struct npm_packages *packages, const cJSON *list, bo
 
         if (!range)
             return hutch_err_set(err, 0, "the package '%.80s' is asked for by something that is no text", item->string);
-        if (!(is_peer && has(packages, item->string)) && add(packages, item->string, range[0] ? range : "*", err) < 0)
+        if (!(is_peer && has(packages, item->string)) &&
+            add(packages, item->string, range[strspn(range, " ")] ? range : "*", err) < 0)
             return -1;
     }
     return 0;

@@ -30,6 +30,7 @@ static const struct { const char *label, *text, *want; } words[] = {
     { "a variable", "a@${HOME}", "which is no range of versions" },
     { "a line", "a@1\n", "which is no range of versions" },
     { "empty", "a@", "which is no range of versions" },
+    { "blank", "a@ ", "which is no range of versions" },
 };
 
 static const struct { const char *label, *text, *want; } manifests[] = {
@@ -41,6 +42,8 @@ static const struct { const char *label, *text, *want; } manifests[] = {
       "c@2" },
     { "a peer that the program has",
       "{\"peerDependencies\": {\"c\": \">=2\", \"p\": \"1\"}, \"dependencies\": {\"c\": \"2.1.3\"}}", "c@2.1.3,p@1" },
+    { "blanks around a range", "{\"dependencies\": {\"a\": \" \", \"b\": \" >=1 <2 \"}}", "a@*,b@>=1 <2" },
+    { "an option behind a blank", "{\"dependencies\": {\"a\": \" -g\"}}", "no range of versions" },
     { "a URL", "{\"dependencies\": {\"a\": \"http://127.0.0.1/a.tgz\"}}", "no range of versions" },
     { "a file", "{\"dependencies\": {\"a\": \"file:../a\"}}", "no range of versions" },
     { "hidden behind another",
