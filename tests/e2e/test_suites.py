@@ -1,5 +1,8 @@
 """What `make check-suites` counts: the readers of tests/suites, its judgement, and that its table, its file and its page agree."""
+import importlib.machinery
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -12,6 +15,10 @@ import judge  # noqa: E402  (the path comes first)
 import page  # noqa: E402
 import reading  # noqa: E402
 import table  # noqa: E402
+
+LOADER = importlib.machinery.SourceFileLoader("run", os.path.join(TREE, "tests", "suites", "run"))
+run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", LOADER))
+LOADER.exec_module(run)
 
 TRS = ":test-result: PASS\n:global-test-result: PASS\n:recheck: no\n"
 JUNIT = """<testsuites><testsuite name="a">
@@ -133,6 +140,21 @@ def test_file_and_table_agree():
     for suite in table.SUITES:
         assert suite.tree in table.TREES
         assert all(len(reason.split()) > 2 for reason in suite.left_out.values()), suite.name
+        re.compile(suite.main)
+
+
+@pytest.mark.parametrize("environment, expected", [
+    ({}, ["io/a", "io/b"]), ({"HUTCH_SUITES_ALL": "1"}, ["io/a", "re/c", "io/b"]), ({"HUTCH_SUITES_ALL": ""}, ["io/a", "io/b"]),
+    ({"HUTCH_SUITES_UNITS": "c$|d$"}, ["re/c"]), ({"HUTCH_SUITES_UNITS": "^io/a", "HUTCH_SUITES_ALL": "1"}, ["io/a"])],
+    ids=["main", "all", "an empty word is none", "a named unit that is not main", "both"])
+def test_which_units_run(environment, expected):
+    suite = table.Suite("a", "a's", "", "c", "", "", "", reading.statuses, main="^io/", left_out={"io/d": "it never comes to an end"})
+    assert run.chosen(suite, ["io/a", "re/c", "io/b", "io/d", "io/a"], environment) == expected
+
+
+def test_no_main_means_all():
+    suite = table.Suite("a", "a's", "", "c", "", "", "", reading.statuses)
+    assert run.chosen(suite, ["b", "a"], {}) == ["b", "a"]
 
 
 def test_the_page_is_made_of_them():

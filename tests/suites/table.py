@@ -39,7 +39,9 @@ class Suite:
     left_out: dict = dataclasses.field(default_factory=dict)  # unit: reason
     environment: dict = dataclasses.field(default_factory=dict)
     way: str = "cold"        # see places.Side; `run` of the others is Python, with the units in UNITS
-    seen: str = ""            # how far it has been seen to run: a number of tests, or a part; empty where it has not
+    # Of a long suite, a regular expression of the units that touch the kernel: only these run by default. Empty means all.
+    main: str = ""
+    seen: str = ""           # how far it has been seen to run: a number of tests, or a part; empty where it has not
 
 
 def automake(name, where="", build="./configure --disable-silent-rules && make -j2", gnulib="", **more):
