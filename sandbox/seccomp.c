@@ -17,13 +17,30 @@
 #define MAX_NAMES 16384
 #define MAX_RULES_PER_CALL 256
 
+int hutch_seccomp_rule_add_arg(struct seccomp_rule *rule, const struct seccomp_arg *arg, struct hutch_err *err)
+{
+    struct seccomp_arg *bigger = reallocarray(rule->args, rule->n_args + 1, sizeof(*bigger));
+
+    if (!bigger)
+        return hutch_err_set(err, ENOMEM, "keep a condition of a seccomp rule");
+    rule->args = bigger;
+    bigger[rule->n_args++] = *arg;
+    return 0;
+}
+
+void hutch_seccomp_rule_done(struct seccomp_rule *rule)
+{
+    for (char **name = rule->names; name && *name; name++)
+        free(*name);
+    free(rule->names);
+    free(rule->args);
+    *rule = (struct seccomp_rule){ 0 };
+}
+
 void hutch_seccomp_rules_done(struct seccomp_rules *rules)
 {
-    for (size_t i = 0; i < rules->n_rules; i++) {
-        for (char **name = rules->rules[i].names; name && *name; name++)
-            free(*name);
-        free(rules->rules[i].names);
-    }
+    for (size_t i = 0; i < rules->n_rules; i++)
+        hutch_seccomp_rule_done(&rules->rules[i]);
     free(rules->rules);
     *rules = (struct seccomp_rules){ 0 };
 }

@@ -42,9 +42,13 @@ struct seccomp_rule {
     char **names;     /* NULL-terminated, owned */
     enum seccomp_verdict verdict;
     int errnum;       /* ERRNO only */
-    struct seccomp_arg args[SECCOMP_MAX_ARGS];
-    size_t n_args;
+    struct seccomp_arg *args; /* owned; NULL where there is none */
+    size_t n_args;            /* at most SECCOMP_MAX_ARGS */
 };
+
+/* Appends a condition. -1: no memory. */
+int hutch_seccomp_rule_add_arg(struct seccomp_rule *rule, const struct seccomp_arg *arg, struct hutch_err *err);
+void hutch_seccomp_rule_done(struct seccomp_rule *rule);
 
 struct seccomp_rules {
     enum seccomp_verdict default_verdict;

@@ -27,13 +27,6 @@ struct rule_reader {
     struct condition includes, excludes;
 };
 
-static void free_names(char **names)
-{
-    for (size_t i = 0; names && names[i]; i++)
-        free(names[i]);
-    free(names);
-}
-
 static int read_name(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct rule_reader *reader = context;
@@ -128,6 +121,7 @@ static int read_arg(const struct json_node *node, void *context, struct hutch_er
     };
     struct rule_reader *reader = context;
     struct arg_reader arg = { 0 };
+    struct seccomp_arg condition;
 
     if (hutch_json_object(node, fields, ARRAY_SIZE(fields), &arg, err) < 0)
         return -1;
@@ -135,13 +129,13 @@ static int read_arg(const struct json_node *node, void *context, struct hutch_er
      * there means that a mask was meant. */
     if (arg.op != SECCOMP_OP_MASKED_EQ && arg.value_two)
         return hutch_json_refuse(node, err, "valueTwo has a meaning with SCMP_CMP_MASKED_EQ only");
-    reader->rule.args[reader->rule.n_args++] = (struct seccomp_arg){
+    condition = (struct seccomp_arg){
         .index = (unsigned)arg.index,
         .op = arg.op,
         .mask = arg.op == SECCOMP_OP_MASKED_EQ ? arg.value : UINT64_MAX,
         .value = arg.op == SECCOMP_OP_MASKED_EQ ? arg.value_two : arg.value,
     };
-    return 0;
+    return hutch_seccomp_rule_add_arg(&reader->rule, &condition, err);
 }
 
 static int read_args(const struct json_node *node, void *context, struct hutch_err *err)
@@ -283,6 +277,6 @@ int hutch_seccomp_read_rule(const struct json_node *node, void *context, struct 
         rc = hutch_seccomp_answer_errno(node, &reader.answer, reader.rule.verdict, &reader.rule.errnum, err);
     if (rc == 0 && applies_here(&reader))
         rc = keep_rule(context, &reader.rule, err);
-    free_names(reader.rule.names);
+    hutch_seccomp_rule_done(&reader.rule);
     return rc;
 }

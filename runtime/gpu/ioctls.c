@@ -28,14 +28,17 @@ static bool is_about_ioctl(const struct seccomp_rule *rule)
 static int add_rule(struct seccomp_rules *rules, uint32_t mask, uint32_t value, struct hutch_err *err)
 {
     struct seccomp_rule *grown = reallocarray(rules->rules, rules->n_rules + 1, sizeof(*grown));
-    struct seccomp_rule rule = { .verdict = SECCOMP_ALLOW, .n_args = 1 };
+    const struct seccomp_arg number = { .index = 1, .op = SECCOMP_OP_MASKED_EQ, .mask = mask, .value = value };
+    struct seccomp_rule rule = { .verdict = SECCOMP_ALLOW };
 
     if (!grown)
         return hutch_err_set(err, ENOMEM, "let a GPU's driver be asked");
     rules->rules = grown;
-    rule.args[0] = (struct seccomp_arg){ .index = 1, .op = SECCOMP_OP_MASKED_EQ, .mask = mask, .value = value };
-    if (hutch_spec_set_list(&rule.names, (const char *[]){ "ioctl" }, 1, err) < 0)
+    if (hutch_seccomp_rule_add_arg(&rule, &number, err) < 0 ||
+        hutch_spec_set_list(&rule.names, (const char *[]){ "ioctl" }, 1, err) < 0) {
+        hutch_seccomp_rule_done(&rule);
         return -1;
+    }
     rules->rules[rules->n_rules++] = rule;
     return 0;
 }

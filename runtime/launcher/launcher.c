@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -231,8 +232,11 @@ static const struct seccomp_program *program_for(struct known_spec *s, unsigned 
 {
     struct seccomp_program *p = &s->programs[(controllers & CGROUP_MEMORY) != 0];
 
-    if (!p->insns && hutch_sandbox_compile(&s->spec, controllers, p, err) < 0)
+    if (p->insns)
+        return p;
+    if (hutch_sandbox_compile(&s->spec, controllers, p, err) < 0)
         return NULL;
+    malloc_trim(0); /* as below */
     return p;
 }
 
@@ -341,6 +345,9 @@ static void start_zygote(struct launcher *l, const struct launcher_request *requ
         refuse(l, request, request->id, &err);
     else
         reply(l, &r, NULL, &pidfd, 1);
+    /* Each sandbox's init is a fork of this process, and what it has of its heap stays with it: not what libseccomp has
+     * used and freed. */
+    malloc_trim(0);
 }
 
 static struct live_sandbox *find_sandbox(struct launcher *l, const char *name)

@@ -149,13 +149,25 @@ static void file(struct wire *w, struct sandbox_file *f)
 
 static void rule(struct wire *w, struct seccomp_rule *r)
 {
+    uint32_t n;
+
     list(w, &r->names);
     VALUE(w, r->verdict);
     VALUE(w, r->errnum);
-    VALUE(w, r->args);
-    VALUE(w, r->n_args);
-    if (r->n_args > SECCOMP_MAX_ARGS)
+    n = count(w, r->n_args);
+    if (n > SECCOMP_MAX_ARGS) {
         w->is_broken = true;
+        return;
+    }
+    if (!w->out && n > 0)
+        r->args = room(w, n, sizeof(*r->args));
+    for (uint32_t i = 0; r->args && i < n; i++) {
+        VALUE(w, r->args[i].index);
+        VALUE(w, r->args[i].op);
+        VALUE(w, r->args[i].mask);
+        VALUE(w, r->args[i].value);
+        r->n_args = i + 1;
+    }
 }
 
 static void walk(struct wire *w, struct sandbox_spec *s)

@@ -220,11 +220,13 @@ static char *killed_calls[] = { (char *)"ptrace", NULL };
 
 static void test_seccomp(void **state)
 {
+    struct seccomp_arg conditions[] = { { 0, SECCOMP_OP_MASKED_EQ, 4294967295, 7 },
+                                        { 1, SECCOMP_OP_GT, 0, 4294967298 } };
     struct seccomp_rule rules[] = {
         { .names = memory_calls, .verdict = SECCOMP_ALLOW },
         { .names = only_withheld, .verdict = SECCOMP_ALLOW },
         { .names = masked_calls, .verdict = SECCOMP_ERRNO, .errnum = 1, .n_args = 2,
-          .args = { { 0, SECCOMP_OP_MASKED_EQ, 4294967295, 7 }, { 1, SECCOMP_OP_GT, 0, 4294967298 } } },
+          .args = conditions },
         { .names = killed_calls, .verdict = SECCOMP_KILL_PROCESS },
     };
     struct sandbox_spec spec;

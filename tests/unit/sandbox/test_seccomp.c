@@ -211,6 +211,7 @@ static void test_rules_out_of_range_are_refused(void **state)
 {
     static char read_name[] = "read";
     static char *names[] = { read_name, NULL };
+    struct seccomp_arg arg = { .index = 6, .op = SECCOMP_OP_EQ };
     struct seccomp_rule rule = { .names = names, .verdict = SECCOMP_ERRNO, .errnum = 4096 };
     struct seccomp_rules rules = { .default_verdict = SECCOMP_ALLOW, .rules = &rule, .n_rules = 1 };
     struct seccomp_program program;
@@ -221,7 +222,7 @@ static void test_rules_out_of_range_are_refused(void **state)
     assert_string_equal(err.msg, "seccomp rule 0: errno 4096 is not in 1..4095");
     rule.errnum = 1;
     rule.n_args = 1;
-    rule.args[0] = (struct seccomp_arg){ .index = 6, .op = SECCOMP_OP_EQ };
+    rule.args = &arg;
     assert_int_equal(hutch_seccomp_compile(&rules, &program, &err), -1);
     assert_string_equal(err.msg, "seccomp rule 0: there is no argument 6");
     rules.default_verdict = SECCOMP_ERRNO;
