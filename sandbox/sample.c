@@ -278,34 +278,53 @@ static void add_mapping(struct sampler *s, const char *line)
     }
 }
 
+/* Hands each whole line of @fd to @take, without its newline. False: the CPU time @deadline came before the end. A line
+ * that the buffer does not hold is left out: none of these files has one, as a path has at most PATH_MAX bytes. */
+static bool each_line(int fd, int64_t deadline, void (*take)(const char *line, void *context), void *context)
+{
+    char buf[8192];
+    size_t have = 0;
+    ssize_t n;
+
+    while ((n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+        char *line = buf, *newline;
+
+        have += (size_t)n;
+        buf[have] = '\0';
+        for (; (newline = strchr(line, '\n')); line = newline + 1) {
+            *newline = '\0';
+            take(line, context);
+        }
+        have -= (size_t)(line - buf);
+        memmove(buf, line, have);
+        if (have == sizeof(buf) - 1)
+            have = 0;
+        if (cpu_ms() >= deadline)
+            return false;
+    }
+    return true;
+}
+
+static void take_mapping(const char *line, void *context)
+{
+    struct sampler *s = context;
+
+    add_mapping(s, line);
+    if (s->counts_shared)
+        s->sum->memory_bytes += MAPPING_BYTES;
+}
+
 static void add_mappings(struct sampler *s, const char *pid)
 {
-    char path[96], buf[8192];
-    size_t have = 0;
+    char path[96];
     auto_fd fd = -1;
-    ssize_t n;
 
     snprintf(path, sizeof(path), "%s/maps", pid);
     fd = openat(s->procs.fd, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         note_denial(s, pid);
-    while (fd >= 0 && !is_out_of_time(s) && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
-        char *line = buf, *newline;
-
-        have += (size_t)n;
-        buf[have] = '\0';
-        while ((newline = strchr(line, '\n'))) {
-            *newline = '\0';
-            add_mapping(s, line);
-            if (s->counts_shared)
-                s->sum->memory_bytes += MAPPING_BYTES;
-            line = newline + 1;
-        }
-        have -= (size_t)(line - buf);
-        memmove(buf, line, have);
-        if (have == sizeof(buf) - 1)
-            have = 0; /* no line is that long: a path has at most PATH_MAX bytes */
-    }
+    else if (!s->sum->is_cut_short && !each_line(fd, s->deadline, take_mapping, s))
+        s->sum->is_cut_short = true;
 }
 
 /* What a descriptor holds in the kernel: @bytes for each line of its fdinfo that begins as @word says after a newline,
@@ -596,60 +615,48 @@ void hutch_sample_count_sockets(int fd, uint64_t few)
 
 /* What waits in netlink sockets, in flight or not: an answer that echoes a bad request stays until it is read. A line
  * has the bytes to be read in column 5 and those to be sent in column 6. */
-static uint64_t netlink_memory(int proc_fd)
+static void take_netlink(const char *line, void *context)
 {
-    auto_fd fd = openat(proc_fd, "net/netlink", O_RDONLY | O_CLOEXEC);
-    int64_t deadline = cpu_ms() + SAMPLE_MAX_CPU_MS;
-    uint64_t bytes = 0, received, sent;
-    char buf[8192];
-    size_t have = 0;
-    ssize_t n;
+    uint64_t received, sent, *bytes = context;
 
-    while (fd >= 0 && cpu_ms() < deadline && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
-        char *line = buf, *newline;
-
-        have += (size_t)n;
-        buf[have] = '\0';
-        for (; (newline = strchr(line, '\n')); line = newline + 1) {
-            *newline = '\0';
-            if (sscanf(line, "%*s %*s %*s %*s %" SCNu64 " %" SCNu64, &received, &sent) == 2)
-                bytes += received + sent;
-        }
-        have -= (size_t)(line - buf);
-        memmove(buf, line, have);
-        if (have == sizeof(buf) - 1)
-            have = 0; /* no line is that long */
-    }
-    return bytes;
+    if (sscanf(line, "%*s %*s %*s %*s %" SCNu64 " %" SCNu64, &received, &sent) == 2)
+        *bytes += received + sent;
 }
 
-static uint64_t sockets_memory(void)
+/* Memory of sockets, which belong to no process. False: there are more than can be looked at, and @ret_bytes is what
+ * was counted until then. */
+static bool sockets_memory(uint64_t *ret_bytes)
 {
+    bool is_whole = true;
     struct procs procs;
     char buf[512];
-    uint64_t n_used, bytes = 0;
+    uint64_t n_used;
 
+    *ret_bytes = 0;
     if (sockets_fd < 0)
-        return 0;
+        return true;
     hutch_procs_open(&procs);
     if (procs.fd >= 0 && read_text(procs.fd, "net", "sockstat", buf, sizeof(buf)) == 0 &&
         sscanf(buf, "sockets: used %" SCNu64, &n_used) == 1) {
-        bytes = hutch_sockets_memory(sockets_fd, n_used, few_sockets);
-        if (n_used >= few_sockets)
-            bytes += netlink_memory(procs.fd);
+        auto_fd netlink = n_used >= few_sockets ? openat(procs.fd, "net/netlink", O_RDONLY | O_CLOEXEC) : -1;
+
+        *ret_bytes = hutch_sockets_memory(sockets_fd, n_used, few_sockets);
+        is_whole = netlink < 0 || each_line(netlink, cpu_ms() + SAMPLE_MAX_CPU_MS, take_netlink, ret_bytes);
     }
     hutch_procs_close(&procs);
-    return bytes;
+    return is_whole;
 }
 
 static void take_once(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *sum)
 {
-    uint64_t more = counts_shared ? sockets_memory() : 0; /* what belongs to no process */
+    uint64_t more = 0; /* what belongs to no process */
+    bool is_whole = !counts_shared || sockets_memory(&more);
     struct init_sample other;
     struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS,
                          .holder = holder, .sum = sum };
 
     look(&s);
+    sum->is_cut_short |= !is_whole;
     if (sum->is_cut_short && memory_limit) { /* some processes make counting long: the others are not to hide behind */
         struct sampler quick = { .is_quick = true, .wants_memory = true, .holder = holder,
                                  .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS, .sum = &other };

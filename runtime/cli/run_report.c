@@ -42,27 +42,6 @@ static void print_enforcement(FILE *to, const struct hutch_result *result)
             result->total_ms);
 }
 
-/* Python that gets no memory ends with words of its own. What refused it is told where that was not a cgroup. */
-static void explain_memory_error(FILE *to, const struct hutch_result *result)
-{
-    struct hutch_layer_report layer = { .size = sizeof(layer) };
-    struct hutch_limit_report limit = { .size = sizeof(limit) };
-    unsigned i = 0;
-
-    if (result->verdict != HUTCH_ERROR || !result->error_name || strcmp(result->error_name, "MemoryError") != 0)
-        return;
-    while (hutch_result_get_limit(result, i, &limit) && strcmp(limit.name, "memory") != 0)
-        i++;
-    if (!limit.value || strstr(limit.enforcers, "cgroup"))
-        return;
-    for (i = 0; hutch_result_get_layer(result, i, &layer) && strcmp(layer.name, "cgroup") != 0;)
-        i++;
-    fprintf(to,
-            "hutch: the memory limit of %" PRIu64
-            " bytes is enforced by the supervisor here, not by a cgroup: %s\n",
-            limit.value, layer.detail);
-}
-
 static void explain_missing_module(FILE *to, const struct run_opts *opts, const struct hutch_result *result)
 {
     auto_free char *sentence = hutch_missing_module_explain(opts, result);
@@ -88,10 +67,8 @@ static void print_messages(FILE *to, const struct run_opts *opts, const struct h
         print_enforcement(to, result);
     if (result->message[0])
         fprintf(to, "hutch: %s\n", result->message);
-    if (result->verdict == HUTCH_ERROR && !opts->quiet) {
-        explain_memory_error(to, result);
+    if (result->verdict == HUTCH_ERROR && !opts->quiet)
         explain_missing_module(to, opts, result);
-    }
     if (opts->writable && !opts->quiet)
         tell_project(to, result);
     if (!opts->quiet && !opts->data && result->directory)
