@@ -126,6 +126,64 @@ CPYTHON_LIMITS = {"pids": 512, "tmp_size": "2G", "file_size": None}
 CPYTHON_LEFT_OUT = {name: "it takes several minutes, and test_multiprocessing_fork has the same tests" for name in (
     *("test.test_multiprocessing_%s.test_%s" % (way, part) for way in ("spawn", "forkserver")
       for part in ("manager", "misc", "processes", "threads")),)}
+# The field `main` of the long suites: units about files, processes, signals, memory, terminals, networks, threads, time and users.
+def one_of(words):
+    """A regular expression that matches any of these words."""
+    return "(%s)" % "|".join(words.split())
+
+
+# The rest is the language itself, and what takes minutes for little of that: test_capi, test_importlib, test_regrtest and test_venv.
+CPYTHON_MAIN = r"^(test_%s|test[.]test_(asyncio|concurrent_futures|multiprocessing_\w+|pathlib)[.].*)$" % one_of("""
+    atexit audit builtin bz2 c_locale_coercion cmd_line cmd_line_script code_module compileall ctypes curses dbm
+    dbm_dumb dbm_gnu dbm_ndbm dbm_sqlite3 devpoll eintr ensurepip epoll external_inspection faulthandler fcntl
+    file file_eintr filecmp fileinput fileio fileutils fork1 ftplib genericpath getpass glob grp gzip httplib
+    httpservers imaplib io ioctl largefile linecache locale logging lzma mailbox mmap
+    multiprocessing_main_handling netrc openpty os perf_profiler perfmaps platform poll popen poplib posix
+    posixpath pty pwd py_compile pyrepl queue random readline repl resource runpy sched script_helper select
+    selectors shelve shutil signal site smtplib socket socketserver sqlite3 ssl stat subprocess support sys
+    sysconfig syslog tarfile tempfile termios thread threadedtempfile threading threading_local threadsignals
+    time timeit timeout tracemalloc tty unicode_file unicode_file_functions urllib2_localnet urllibnet utf8_mode
+    uuid wait3 wait4 webbrowser wsgiref xmlrpc zipapp zipfile zipfile64 zipimport""")
+# In forks: what a warm interpreter, its descriptors, signals, threads, terminal and limits could change.
+FORKED_MAIN = "^(test_%s|test[.]test_asyncio[.].*)$" % one_of("""
+    atexit builtin eintr faulthandler fcntl fileio fork1 gc glob hashlib importlib io locale logging mmap os
+    posix pty queue random resource select selectors shutil signal socket sqlite3 ssl stat struct subprocess sys
+    sysconfig tarfile tempfile termios thread threading time traceback uuid warnings weakref zipfile zlib""")
+# What these four have besides is arithmetic and drawing.
+NUMPY_MAIN = "^numpy/(f2py/tests|testing|tests|%s[.]py$)" % one_of("""
+    _core/tests/test_(array_interface|cpu_dispatcher|cpu_features|cython|limited_api|longdouble|mem_overlap|mem_policy)
+    _core/tests/test_(memmap|multiarray|multithreading|print|records|regression)
+    lib/tests/test_(_datasource|format|io|loadtxt|regression|utils) linalg/tests/test_linalg
+    random/tests/test_(direct|extending|generator_mt19937|random|seed_sequence|smoke)""")
+SKLEARN_MAIN = "^sklearn/(datasets|%s[.]py$)" % one_of("""
+    cluster/tests/test_(birch|dbscan|feature_agglomeration|hdbscan|hierarchical|k_means|mean_shift|optics)
+    decomposition/tests/test_(dict_learning|online_lda) ensemble/tests/test_(bagging|base|forest|iforest|voting)
+    feature_extraction/tests/test_(feature_hasher|text) inspection/tests/test_permutation_importance
+    linear_model/tests/test_(coordinate_descent|least_angle|logistic) manifold/tests/test_mds metrics/tests/test_pairwise
+    model_selection/tests/test_(search|validation) neighbors/tests/test_neighbors
+    tests/test_(build|check_build|config|init|min_dependencies_readme|multioutput|pipeline)
+    utils/tests/test_(parallel|pprint|show_versions|testing|utils|validation)""")
+MATPLOTLIB_MAIN = "^matplotlib/tests/test_%s[.]py$" % one_of("""
+    agg animation backend_.* backends_interactive basic cbook compare_images determinism doc dviread figure
+    font_manager ft2font getattr image matplotlib pickle png preprocess_data pyplot rcparams sphinxext style
+    testing texmanager textpath type1font usetex""")
+PANDAS_MAIN = "^pandas/tests/(io|computation|config|%s[.]py$)" % one_of("""
+    test_downstream test_expressions test_optional_dependency util/test_show_versions
+    plotting/test_(backend|common|converter|misc) (frame|series)/methods/test_to_csv""")
+TWISTED_MAIN = "^twisted[.](%s[.]|%s$)" % (
+    one_of("_threads application conch internet pair protocols python runner scripts test trial"), one_of("""
+    logger[.]test[.]test_(file|global|io|json) mail[.]test[.]test_(mail|mailmail|pop3|smtp)
+    names[.]test[.]test_(client|hosts|names|server)
+    web[.]test[.]test_(agent|cgi|distrib|http|script|static|tap|web|webclient|wsgi|xmlrpc)"""))
+NODE_MAIN = "^(parallel|sequential)/test-%s[-.]" % one_of("""
+    child-process cluster cpu cwd debugger dgram directory dns dotenv env file filehandle fs handle heapdump
+    https? inspector kill listen memory net os perf permission pipe priority process readline release resource
+    setproctitle sigint signal single socket spawn stdin stdio stdout strace tcp tls tty ttywrap tz uv watch
+    worker""")
+GO_MAIN = "^%s(/|$)" % one_of("""
+    archive crypto/(rand|tls|x509) debug embed go/build
+    internal/(filepathlite|godebug|poll|runtime|synctest|sysinfo|syscall|testenv|testpty|trace) io log mime net os path plugin
+    runtime sync syscall testing time""")
 GO = "export GOCACHE=/mnt/data/gocache GOTMPDIR=/mnt/data/tmp GOFLAGS= GOTOOLCHAIN=local PATH=/usr/lib/go-1.24/bin:$PATH; cd /usr/lib/go-1.24/src"
 
 GIT_MAIN = "^t(00[01345679]|0021|03|06|13|55[3-7]|57|65|7005|7006|7063|7516|7519|7527|79)"
@@ -197,10 +255,11 @@ done""", limits={"pids": 128, "tmp_size": "512M", "file_size": None}, at_once=50
           seen="34 files of 2,500; those of System V IPC, op/lfs.t, op/stat.t and sysconf.t differ, and have no lines yet"),
     Suite(name="cpython", tests="CPython's, each module in a process of its own", package="", tree="python", read=reading.junit,
           build="python3 -c 'import test.libregrtest'", units="python3 -m test --list-tests", run=REGRTEST, limits=CPYTHON_LIMITS,
-          at_once=20, seconds=3600, left_out=CPYTHON_LEFT_OUT, seen="59 modules for files, processes, signals and sockets: 7,707 tests"),
+          at_once=20, seconds=3600, left_out=CPYTHON_LEFT_OUT, main=CPYTHON_MAIN,
+          seen="160 modules, all that touch the kernel: 13,136 tests"),
     *(Suite(name="cpython-" + way, tests="CPython's, each module in a fork of %s" % whose, package="", tree="session", read=reading.junit,
             build="python3 -c 'import test.libregrtest'", units=FORKED_UNITS, run=FORKED, limits=CPYTHON_LIMITS, at_once=20, seconds=3600,
-            left_out=CPYTHON_LEFT_OUT, way=way, seen=seen)
+            left_out=CPYTHON_LEFT_OUT, way=way, main=FORKED_MAIN, seen=seen)
       for way, whose, seen in (("session", "a warm session's interpreter", "test_posix, test_struct and test_fork1"),
                                ("server", "the interpreter of a session of `hutch serve`", "test_struct and test_fork1"))),
     installed("psutil", "python3-psutil", limits={"pids": 256}, seen="all 703 tests"),
@@ -209,13 +268,13 @@ done""", limits={"pids": 128, "tmp_size": "512M", "file_size": None}, at_once=50
           run="""for unit in "$@"; do
     timeout 300 python3 -m twisted.trial --reporter=verbose --temp-directory=/tmp/trial-$unit $unit >/mnt/data/out/$unit.txt 2>&1
     echo "=== $? $unit"; rm -rf /tmp/trial-$unit
-done""", limits={"pids": 256, "tmp_size": "512M"}, at_once=40,
+done""", limits={"pids": 256, "tmp_size": "512M"}, at_once=40, main=TWISTED_MAIN,
           seen="12 of 315 modules, for processes and networks: 1,367 tests"),
     installed("numpy", "python3-numpy", limits={"pids": 256, "file_size": None, "tmp_size": "8G", "memory": "8G"},
-              seen="test_format and test_io: 265 tests"),
-    installed("sklearn", "python3-sklearn", limits={"pids": 256, "tmp_size": "512M"}),
-    installed("matplotlib", "python3-matplotlib", limits={"pids": 256, "tmp_size": "512M"}),
-    installed("pandas", "python3-pandas", limits={"pids": 256, "tmp_size": "512M"}),
+              main=NUMPY_MAIN, seen="test_format and test_io: 265 tests"),
+    installed("sklearn", "python3-sklearn", limits={"pids": 256, "tmp_size": "512M"}, main=SKLEARN_MAIN),
+    installed("matplotlib", "python3-matplotlib", limits={"pids": 256, "tmp_size": "512M"}, main=MATPLOTLIB_MAIN),
+    installed("pandas", "python3-pandas", limits={"pids": 256, "tmp_size": "512M"}, main=PANDAS_MAIN),
     Suite(name="node", tests="node's test/parallel and test/sequential, each file by Debian's node", package="nodejs", tree="node",
           read=reading.statuses, build="node --version && ls src/test/parallel >/dev/null",
           units="cd src/test && ls parallel/test-*.js parallel/test-*.mjs sequential/test-*.js sequential/test-*.mjs",
@@ -226,14 +285,14 @@ for unit in "$@"; do
     if [ $status = 0 ] && grep -q '^1[.][.]0 # [Ss]kip' /tmp/said; then status=77; fi
     [ $status = 0 ] || tail -n 12 /tmp/said
     rm -rf /tmp/.tmp.*; echo "=== $status $unit"
-done""", limits={"pids": 512, "tmp_size": "4G", "memory": "8G"}, at_once=50, seconds=3000,
+done""", limits={"pids": 512, "tmp_size": "4G", "memory": "8G", "file_size": None}, at_once=50, seconds=3000, main=NODE_MAIN,
           seen="431 files, for files, processes, pipes and networks"),
     Suite(name="go", tests="the packages of Go's standard library with -short, as golang-1.24-src has them", package="", tree="go", read=reading.go,
           # What the packages below cmd/ test is the compiler; it takes hours.
           build="mkdir tmp && " + GO + " && go list std >/dev/null && { go test -short -vet=off -run='^$' std >/dev/null || true; }",
           units=GO + " && go list std | grep -v -E 'vendor/'",
           run=GO + " && go test -json -short -vet=off -count=1 -p=1 -timeout=300s \"$@\" 2>&1",
-          limits={"pids": 1024, "open_files": 4096, "tmp_size": "1G", "memory": "8G", "file_size": None}, at_once=30, seconds=3000,
+          limits={"pids": 1024, "open_files": 4096, "tmp_size": "1G", "memory": "8G", "file_size": None}, at_once=30, seconds=3000, main=GO_MAIN,
           seen="12 packages for files, processes, system calls and networks: 2,157 tests"),
     Suite(name="sqlite", tests="SQLite's, each file of test/ by testfixture", package="sqlite3", tree="c", read=reading.statuses,
           build="cd src && ./configure --with-tcl=/usr/lib/tcl8.6 && make -j2 testfixture sqlite3 CFLAGS=-O1",
