@@ -40,6 +40,17 @@ ok 3 # skip no network
     ok 1 - within another
 not ok 4 - it goes on
 """
+PERL = """../io/x.t ..
+1..6
+ok 1 - dup fileno 4
+ok 2 - calling fpathconf(3, _PC_PIPE_BUF) (fifo1234)
+ok 3 - ls and -b agreeing on /dev (0 0)
+ok 4 - utime on tmp1234AB and /tmp/Xy_3z
+ok 5 # skip no setuid bits
+ok 6 # skip no setuid bits
+ok
+All tests successful.
+"""
 TRIAL = """twisted.test.test_udp
   MulticastTests
     test_ttl ...                                                      [SKIPPED]
@@ -71,6 +82,10 @@ RUBY = """[ 1/3] TestIO#test_pipe = 0.01 s = .
     (reading.files_of_tap("src/t"), {"src/t/x.sh.tap": TAP}, "=== 1 x.sh\n", ["x.sh"],
      {("x.sh", ""): "fail", ("x.sh", "it starts"): "pass", ("x.sh", "it ends"): "fail", ("x.sh", "3"): "skip",
       ("x.sh", "within another"): "pass", ("x.sh", "it goes on"): "fail"}),
+    (reading.files_of_tap("tap", perl=True), {"tap/io_x.t.tap": PERL}, "=== 0 io/x.t\n", ["io/x.t"],
+     {("io/x.t", ""): "pass", ("io/x.t", "dup fileno …"): "pass", ("io/x.t", "calling fpathconf(…, _PC_PIPE_BUF) (fifo…)"): "pass",
+      ("io/x.t", "ls and -b agreeing on /dev"): "pass", ("io/x.t", "utime on tmp… and /tmp/…"): "pass",
+      ("io/x.t", "skipped"): "skip", ("io/x.t", "skipped [2]"): "skip"}),
     (reading.junit, {"out/a.xml": JUNIT}, "=== 2 a\n", ["a", "b"],
      {("a", ""): "fail", ("a", "test.A.one"): "pass", ("a", "test.A.two"): "fail", ("a", "test.A.three"): "skip", ("a", "test.A.four"): "skip"}),
     (reading.go, {}, GO, [], {("io", "TestCopy"): "pass", ("io", "TestBig"): "skip", ("io", ""): "fail"}),
@@ -82,7 +97,7 @@ RUBY = """[ 1/3] TestIO#test_pipe = 0.01 s = .
     (reading.ruby, {"out/a_b.rb.txt": RUBY}, "=== 1 a/b.rb\n", ["a/b.rb"],
      {("a/b.rb", ""): "fail", ("a/b.rb", "TestIO#test_pipe"): "pass", ("a/b.rb", "TestIO#test_copy_stream"): "fail",
       ("a/b.rb", "TestIO::Sub#test_x"): "skip"}),
-], ids=["automake", "statuses", "tap", "junit", "go", "autotest", "trial", "curl", "ruby"])
+], ids=["automake", "statuses", "tap", "perl", "junit", "go", "autotest", "trial", "curl", "ruby"])
 def test_readers(tmp_path, reader, files, printed, units, expected):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +135,16 @@ def test_a_new_difference_and_one_that_has_gone():
         [("a", "known", "fail", "pass")],
         [("a", "another", "skip", "pass"), ("a", "new", "skip", "pass")],
         [("a", "another", "fail", "pass"), ("a", "gone", "fail", "pass")])
+
+
+def test_one_line_for_a_name_that_comes_many_times():
+    """What differs in another way than the line says has to have its own."""
+    rows = {("a", "mode set [*]"): ("none", "pass", "why", True), ("a", "owner set [*]"): ("none", "pass", "why", True)}
+    found = {("a", "mode set"): ("none", "pass"), ("a", "mode set [2]"): ("none", "pass"), ("a", "mode set [3]"): ("fail", "pass"),
+             ("a", "modes"): ("none", "pass")}
+    assert judge.verdict(found, rows, {"a"}) == (
+        [("a", "mode set [*]", "none", "pass")], [("a", "mode set [3]", "fail", "pass"), ("a", "modes", "none", "pass")],
+        [("a", "owner set [*]", "none", "pass")])
 
 
 @pytest.mark.parametrize("line", [

@@ -2,8 +2,10 @@
 
 differences.txt has a line for each known difference: suite (SUITE@POLICY where that is not default), unit, test, inside,
 outside and reason, between tabs. An empty test is the unit as a whole. Where a difference is there on some hosts only, "?"
-follows the word for inside, and the reason says so. Empty lines and lines that begin with "#" are comments."""
+follows the word for inside, and the reason says so. A name that comes many times, and differs each time, has one line: with " [*]"
+behind it for the number. Empty lines and lines that begin with "#" are comments."""
 import os
+import re
 
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "differences.txt")
 WORDS = ("pass", "fail", "skip", "none")
@@ -57,10 +59,18 @@ def steady(runs):
     return found
 
 
+def of_many(key, pair, expected):
+    """The key of the line that stands for this difference: its own, or that of all tests with this name."""
+    unit, test = key
+    every = unit, re.sub(r" \[\d+\]$", "", test) + " [*]"
+    return every if key not in expected and expected.get(every) == pair else key
+
+
 def verdict(found, rows, units):
     """(known, new, gone) as three sorted lists of (unit, test, inside, outside): what is found against the lines of the file for these
     units. A difference of another kind than its line says is new, and the line's has gone."""
     expected = {key: row[:2] for key, row in rows.items() if key[0] in units}
+    found = {of_many(key, pair, expected): pair for key, pair in found.items()}
     optional = {key for key, row in rows.items() if not row[3]}
     return (sorted((*key, *pair) for key, pair in found.items() if expected.get(key) == pair),
             sorted((*key, *pair) for key, pair in found.items() if expected.get(key) != pair),
