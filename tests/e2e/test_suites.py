@@ -68,9 +68,17 @@ test 0002...[HTTP PUT] 2: protocol FAILED!
  - abort tests
 test 0003...[SKIPPED]
 """
-RUBY = """[ 1/3] TestIO#test_pipe = 0.01 s = .
-[ 2/3] TestIO#test_copy_stream = 0.01 s = F
-[ 3/3] TestIO::Sub#test_x = 0.00 s = S
+RUBY = """[ 1/3] TestIO#test_pipe = 0.01 s
+[ 2/3] TestIO#test_copy_stream = 0.01 s
+[ 3/3] TestIO::Sub#test_x = 0.00 s
+
+  1) Skipped:
+TestIO::Sub#test_x [/mnt/data/src/test/io/test_x.rb:7]:
+no terminal
+
+  2) Error:
+TestIO#test_copy_stream:
+Errno::EINVAL: Invalid argument
 """
 
 

@@ -183,17 +183,20 @@ def curl(_data, printed, _units):
             number = ""
 
 
-RUBY = re.compile(r"^(?:\[ *\d+/\d+\] )?(\w[\w:]*#\w\S*)\s*=.* s = ([.FESNT])")
+RUBY = re.compile(r"^\[ *\d+/\d+\] (\w[\w:]*#\S.*?) = \d", re.MULTILINE)
+RUBY_REPORT = re.compile(r"^ *\d+\) (Failure|Error|Timeout|Skipped):\n(\w[\w:]*#\S.*?)(?: \[.*|:)?$", re.MULTILINE)
 
 
 def ruby(data, printed, units):
-    """`test/runner.rb -v`, and a line "=== STATUS UNIT" for each."""
+    """`test/runner.rb -v --show-skip`, and a line "=== STATUS UNIT" for each. Behind the tests are reports of those that have not passed."""
     yield from statuses(data, printed, units)
     for unit in units:
-        for line in text_of(data, "out", unit.replace("/", "_") + ".txt").splitlines():
-            found = RUBY.match(line)
-            if found:
-                yield unit, stable(found.group(1)), {".": "pass", "S": "skip", "N": "skip"}.get(found.group(2), "fail")
+        text = text_of(data, "out", unit.replace("/", "_") + ".txt")
+        words = {}
+        for kind, name in RUBY_REPORT.findall(text):
+            words[name] = "skip" if kind == "Skipped" and words.get(name) != "fail" else "fail"
+        for name in RUBY.findall(text):
+            yield unit, stable(name), words.get(name, "pass")
 
 
 def collect(reader, data, printed, units):
