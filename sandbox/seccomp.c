@@ -277,12 +277,26 @@ struct entry {
     const struct seccomp_rule *rule;
 };
 
+enum kind { EQUALITY, OTHER_COMPARISON, UNCONDITIONAL };
+
+static enum kind kind_of(const struct seccomp_rule *rule)
+{
+    for (size_t i = 0; i < rule->n_args; i++)
+        if (rule->args[i].op != SECCOMP_OP_EQ && rule->args[i].op != SECCOMP_OP_MASKED_EQ)
+            return OTHER_COMPARISON;
+    return rule->n_args > 0 ? EQUALITY : UNCONDITIONAL;
+}
+
+/* By call, and then by kind. */
 static int compare_entries(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
+    enum kind x_kind = kind_of(x->rule), y_kind = kind_of(y->rule);
 
     if (x->nr != y->nr)
         return x->nr > y->nr ? 1 : -1;
+    if (x_kind != y_kind)
+        return x_kind > y_kind ? 1 : -1;
     return (x->number > y->number) - (x->number < y->number);
 }
 
@@ -438,7 +452,8 @@ static int compile_part(uint32_t default_action, const struct entry *entries, si
 /* libseccomp's time grows with the square of the calls in a filter: 4 ms for 330, which would be a sixth of a
  * cold start. So the calls are cut by number into parts, each a complete filter with its own architecture
  * check, and a few instructions in front jump to the part that knows the number: 0.8 ms. Jumps are relative,
- * so parts are simply joined. A call that has an otherwise is a part of its own, with that as its default. */
+ * so parts are simply joined. A call that has an otherwise is a part of its own, with that as its default, and so is one
+ * whose rules make a chain. */
 #define CALLS_PER_PART 40
 #define MAX_PARTS      64
 
@@ -506,49 +521,123 @@ static const struct seccomp_rule *find_otherwise(const struct entries *entries, 
     return has_condition ? otherwise : NULL;
 }
 
+/* libseccomp makes one tree of all rules about a call, and where one of several compares other than by EQ or MASKED_EQ,
+ * the tree of 2.5 answers wrongly for some values. It is right about one rule. */
+static bool needs_chain(const struct entry *entries, size_t n)
+{
+    size_t n_conditions = 0, n_others = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        n_conditions += entries[i].rule->n_args > 0;
+        n_others += kind_of(entries[i].rule) == OTHER_COMPARISON;
+    }
+    return n_conditions > 1 && n_others > 0;
+}
+
+/* Whether the call at @from is a part of its own. *ret_otherwise: what is answered there where no condition holds. */
+static bool is_own_part(const struct entries *entries, size_t from, uint32_t *ret_otherwise)
+{
+    const struct seccomp_rule *otherwise = find_otherwise(entries, from);
+
+    *ret_otherwise = otherwise ? action(otherwise->verdict, otherwise->errnum) : entries->default_action;
+    return otherwise || needs_chain(entries->list + from, count_of_call(entries, from));
+}
+
 /* How many entries, from @from on, make one part with the usual default: all rules about a call, or none. */
 static size_t measure_part(const struct entries *entries, size_t from)
 {
+    uint32_t otherwise;
     size_t n = 0;
 
     for (size_t calls = 0; calls < CALLS_PER_PART && from + n < entries->n; calls++) {
-        if (find_otherwise(entries, from + n))
+        if (is_own_part(entries, from + n, &otherwise))
             break;
         n += count_of_call(entries, from + n);
     }
     return n;
 }
 
-static int add_part(struct parts *parts, int first_nr, uint32_t default_action, const struct entry *entries, size_t n,
-                    struct seccomp_program *program, struct hutch_err *err)
+/* What a link of a chain answers where none of its rules holds, before that becomes a jump. No rule has this action. */
+#define NOT_THIS_LINK SCMP_ACT_TRACE(1)
+
+/* A filter that goes on to what is compiled next where none of its rules holds. */
+static int compile_link(const struct entry *entries, size_t n, struct seccomp_program *program, struct hutch_err *err)
+{
+    size_t at = program->n_insns;
+
+    if (compile_part(NOT_THIS_LINK, entries, n, program, err) < 0)
+        return -1;
+    for (; at < program->n_insns; at++) {
+        struct sock_filter *insn = &program->insns[at];
+
+        if (insn->code == (BPF_RET | BPF_K) && insn->k == NOT_THIS_LINK)
+            *insn = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)(program->n_insns - (at + 1)));
+    }
+    return 0;
+}
+
+/* One link for the rules about a call that compare by EQ and MASKED_EQ, and one for each of the others; a last
+ * instruction says what is answered where none holds. The check above made sure that their order does not matter. */
+static int compile_chain(uint32_t otherwise, const struct entry *entries, size_t n, struct seccomp_program *program,
+                         struct hutch_err *err)
+{
+    struct sock_filter *bigger;
+    size_t at = 0;
+
+    while (at < n && kind_of(entries[at].rule) == EQUALITY)
+        at++;
+    if (at > 0 && compile_link(entries, at, program, err) < 0)
+        return -1;
+    for (; at < n && kind_of(entries[at].rule) == OTHER_COMPARISON; at++)
+        if (compile_link(entries + at, 1, program, err) < 0)
+            return -1;
+    bigger = reallocarray(program->insns, program->n_insns + 1, sizeof(*bigger));
+    if (!bigger)
+        return hutch_err_set(err, ENOMEM, "keep the seccomp program");
+    program->insns = bigger;
+    bigger[program->n_insns++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, otherwise);
+    return 0;
+}
+
+/* The rules about one call that is a part of its own. */
+static int compile_own_part(uint32_t otherwise, const struct entry *entries, size_t n, struct seccomp_program *program,
+                            struct hutch_err *err)
+{
+    return needs_chain(entries, n) ? compile_chain(otherwise, entries, n, program, err)
+                                   : compile_part(otherwise, entries, n, program, err);
+}
+
+/* What is compiled next is the part of the calls from @first_nr on. */
+static int begin_part(struct parts *parts, int first_nr, const struct seccomp_program *program, struct hutch_err *err)
 {
     if (parts->n == MAX_PARTS)
-        return hutch_err_set(err, E2BIG, "seccomp: too many calls have conditional rules and an unconditional one");
+        return hutch_err_set(err, E2BIG, "seccomp: more than %d calls have conditions beside an unconditional rule, or "
+                                       "compare by more than EQ and MASKED_EQ", MAX_PARTS / 2);
     parts->list[parts->n++] = (struct part){ first_nr, program->n_insns };
-    return compile_part(default_action, entries, n, program, err);
+    return 0;
 }
 
 static int compile_parts(const struct entries *entries, struct seccomp_program *program, struct hutch_err *err)
 {
-    const struct seccomp_rule *otherwise;
     struct parts parts = { .n = 0 };
+    uint32_t otherwise;
     int first_nr = 0;
 
     for (size_t at = 0, n;; at += n) {
         n = measure_part(entries, at);
-        if (add_part(&parts, first_nr, entries->default_action, entries->list + at, n, program, err) < 0)
+        if (begin_part(&parts, first_nr, program, err) < 0 ||
+            compile_part(entries->default_action, entries->list + at, n, program, err) < 0)
             return -1;
         at += n;
         if (at == entries->n)
             break;
         first_nr = entries->list[at].nr;
         n = 0;
-        otherwise = find_otherwise(entries, at);
-        if (!otherwise)
+        if (!is_own_part(entries, at, &otherwise))
             continue;
         n = count_of_call(entries, at);
-        if (add_part(&parts, first_nr, action(otherwise->verdict, otherwise->errnum), entries->list + at, n, program,
-                     err) < 0)
+        if (begin_part(&parts, first_nr, program, err) < 0 ||
+            compile_own_part(otherwise, entries->list + at, n, program, err) < 0)
             return -1;
         first_nr++; /* whatever follows the call has the usual default again */
     }

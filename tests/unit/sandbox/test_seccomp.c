@@ -455,6 +455,82 @@ static void compare_with_program(const char *name, const struct seccomp_rules *r
     hutch_seccomp_program_done(&program);
 }
 
+#define DRAWN_RULES 6
+
+/* A rule about one call: one or two conditions, on arguments 0 and 1, with small numbers and with ones beyond 32 bits. */
+static void draw_rule(uint64_t *random, struct seccomp_rule *rule)
+{
+    static const uint64_t values[] = { 0, 1, 2, 3, 7, 8, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x100000001,
+                                       0x300000002, UINT64_MAX - 1, UINT64_MAX };
+    size_t n = 1 + next_random(random) % 2;
+
+    rule->verdict = next_random(random) % 2 ? SECCOMP_ALLOW : SECCOMP_ERRNO;
+    rule->errnum = rule->verdict == SECCOMP_ERRNO ? 1 + (int)(next_random(random) % 2) : 0;
+    rule->n_args = 0;
+    for (unsigned k = 0; k < 2 && rule->n_args < n; k++) {
+        struct seccomp_arg *arg = &rule->args[rule->n_args];
+
+        if (n == 1 && k == 0 && next_random(random) % 2)
+            continue;
+        *arg = (struct seccomp_arg){ .index = k, .op = (enum seccomp_op)(next_random(random) % 7), .mask = UINT64_MAX,
+                                     .value = values[next_random(random) % ARRAY_SIZE(values)] };
+        if (arg->op == SECCOMP_OP_MASKED_EQ) {
+            arg->mask = values[next_random(random) % ARRAY_SIZE(values)];
+            arg->value &= arg->mask;
+        }
+        rule->n_args++;
+    }
+}
+
+/* Rules as nobody would write them: what hutch_seccomp_check() lets pass means one thing, and the program does that. */
+static void test_program_answers_as_drawn_rules_say(void **state)
+{
+    static char call[] = "semctl";
+    static char *names[] = { call, NULL };
+    uint64_t random = 2463534242123456789ull;
+    size_t n_compiled = 0;
+
+    (void)state;
+    for (int round = 0; round < 6000; round++) {
+        struct seccomp_arg args[DRAWN_RULES][2];
+        struct seccomp_rule list[DRAWN_RULES];
+        struct seccomp_rules rules = { .default_verdict = SECCOMP_ERRNO, .default_errnum = ENOSYS, .rules = list };
+        struct seccomp_data data = { .nr = seccomp_syscall_resolve_name(call), .arch = NATIVE_AUDIT_ARCH };
+        struct seccomp_program program;
+        struct hutch_err err;
+        struct about about;
+
+        rules.n_rules = 2 + next_random(&random) % (DRAWN_RULES - 1);
+        for (size_t i = 0; i < rules.n_rules; i++) {
+            list[i] = (struct seccomp_rule){ .names = names, .args = args[i] };
+            draw_rule(&random, &list[i]);
+        }
+        if (next_random(&random) % 2) { /* an otherwise */
+            list[0].n_args = 0;
+            list[0].verdict = SECCOMP_ERRNO;
+            list[0].errnum = 3;
+        }
+        if (hutch_seccomp_check(&rules, &err) < 0)
+            continue;
+        if (hutch_seccomp_compile(&rules, &program, &err) < 0)
+            fail_msg("round %d: %s", round, err.msg);
+        n_compiled++;
+        find_rules(&rules, data.nr, &about);
+        for (int t = 0; t < 200; t++) {
+            uint64_t values[6];
+
+            for (unsigned k = 0; k < 6; k++)
+                data.args[k] = values[k] = interesting(&about, k, &random);
+            if (interpret(&program, &data) != evaluate(&rules, &about, values))
+                fail_msg("round %d: %zu rules, arguments %#" PRIx64 ", %#" PRIx64 ": wanted %#x, got %#x", round,
+                         rules.n_rules, values[0], values[1], evaluate(&rules, &about, values),
+                         interpret(&program, &data));
+        }
+        hutch_seccomp_program_done(&program);
+    }
+    assert_true(n_compiled > 500);
+}
+
 static void test_program_answers_as_the_profiles_say(void **state)
 {
     static const char *const names[] = { "seccomp-trusted.json", "seccomp-default.json", "seccomp-strict.json" };
@@ -1161,6 +1237,7 @@ int main(void)
         cmocka_unit_test(test_rules_out_of_range_are_refused),
         cmocka_unit_test(test_program_answers_as_the_profiles_say),
         cmocka_unit_test(test_program_answers_as_small_rule_sets_say),
+        cmocka_unit_test(test_program_answers_as_drawn_rules_say),
         cmocka_unit_test(test_withheld_calls),
         cmocka_unit_test(test_granted_calls),
         cmocka_unit_test(test_other_architectures_are_killed),
