@@ -143,6 +143,13 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/fuzz.h $(B)/internal.a
 	$(call say,FUZZ)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Werror=incompatible-function-pointer-types -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS)
 
+# The same targets without libFuzzer, which replay their seeds.
+REPLAY := $(patsubst tests/fuzz/%.c,$(B)/tests/unit/replay/%,$(wildcard tests/fuzz/*.c))
+$(B)/tests/unit/replay/%: tests/fuzz/%.c tests/replay.c tests/fuzz/fuzz.h $(B)/internal.a
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< tests/replay.c $(B)/internal.a $(LDLIBS)
+
 # For the test that a zygote's helper needs no particular libc; left out where there is no musl-gcc.
 $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
 	@mkdir -p $(@D)
@@ -201,7 +208,7 @@ demo: ## install what is missing, build everything, and analyse an example data 
 	@examples/clients/ask $(B)/hutch $(B)/demo build/clients
 
 .PHONY: unit
-unit: $(UNIT) $(B)/tests/musl_zygote $(DRIVERS)
+unit: $(UNIT) $(REPLAY) $(B)/tests/musl_zygote $(DRIVERS)
 
 .PHONY: fuzz-programs
 fuzz-programs: $(FUZZ)
@@ -216,7 +223,7 @@ fuzz-targets:
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for an hour; HUTCH_FUZZ_SECONDS says otherwise
-	@.ci/packages build images test
+	@.ci/packages build images test fuzz
 	@$(SUBMAKE) all unit
 	@$(SUBMAKE) fuzz-targets
 	@HUTCH_FUZZ_SECONDS=$${HUTCH_FUZZ_SECONDS:-3600} tests/run B=$(B) fuzz
@@ -232,7 +239,6 @@ check: ## install what is missing, build, and run every test lane once
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit clients
 	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
-	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
 .PHONY: check-bookworm
@@ -258,7 +264,7 @@ check-programs: ## run compilers, servers, converters and browsers of Debian ins
 
 .PHONY: check-full
 check-full: ## the same as root, as a user, without control groups, and with every kernel
-	@.ci/packages build images test kernel
+	@.ci/packages build images test kernel fuzz
 	@$(SUBMAKE) all unit clients
 	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
 	@$(SUBMAKE) fuzz-targets

@@ -1,0 +1,94 @@
+/* replay.c - a fuzz target (tests/fuzz) as a test: it is called with each of its seeds, whole and cut off at some places.
+ * No new inputs are drawn, so that it says the same everywhere; `make fuzz` is what looks for new ones, by libFuzzer.
+ *
+ *     NAME [DIRECTORY...]
+ *
+ * Without directories they are those that tests/run gives libFuzzer for a target of this name, below the tree's root. */
+#include "tests/fuzz/fuzz.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdbool.h>
+
+#define MAX_SEED 65536u /* bytes: the policies and notebooks that some targets begin with */
+#define CUTS     32u
+
+/* As FUZZ_SEEDS of tests/run. */
+static const struct { const char *target, *directory; } more_seeds[] = {
+    { "policy", "policies" },
+    { "seccomp_profile", "policies" },
+    { "notebook", "tests/notebooks" },
+    { "batch_source", "tests/e2e/batch" },
+};
+
+/* A copy of its own for each call, so that a tool that watches memory sees a read beyond its end. */
+static void call(const uint8_t *data, size_t size)
+{
+    uint8_t *copy = malloc(size ? size : 1);
+
+    fuzz_check(copy);
+    memcpy(copy, data, size);
+    LLVMFuzzerTestOneInput(copy, size);
+    free(copy);
+}
+
+static void replay_file(const char *path)
+{
+    static uint8_t data[MAX_SEED];
+    FILE *file = fopen(path, "re");
+    size_t size, step, len = 0;
+
+    if (!file) {
+        perror(path);
+        exit(1);
+    }
+    size = fread(data, 1, sizeof(data), file);
+    fclose(file);
+    step = size / CUTS + 1;
+    for (; len < size; len += step)
+        call(data, len);
+    call(data, size);
+}
+
+/* How many files were replayed; 0 where there is no such directory. */
+static unsigned replay_directory(const char *path)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    unsigned n = 0;
+
+    while (directory && (entry = readdir(directory))) {
+        char file[PATH_MAX];
+
+        if (entry->d_name[0] == '.' || entry->d_type == DT_DIR)
+            continue;
+        snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
+        replay_file(file);
+        n++;
+    }
+    if (directory)
+        closedir(directory);
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
+    char seeds[PATH_MAX];
+    unsigned n = 0;
+
+    for (int i = 1; i < argc; i++)
+        n += replay_directory(argv[i]);
+    if (argc == 1) {
+        snprintf(seeds, sizeof(seeds), "tests/fuzz/seeds/%s", name);
+        n += replay_directory(seeds);
+        for (size_t i = 0; i < sizeof(more_seeds) / sizeof(more_seeds[0]); i++)
+            if (strcmp(more_seeds[i].target, name) == 0)
+                n += replay_directory(more_seeds[i].directory);
+    }
+    call((const uint8_t *)"", 0);
+    printf("%s: %u seeds\n[  PASSED  ] 1 test(s).\n", name, n);
+    if (n == 0)
+        fprintf(stderr, "%s: no seeds in tests/fuzz/seeds/%s\n", name, name);
+    return n == 0;
+}
