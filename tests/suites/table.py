@@ -170,11 +170,13 @@ MATPLOTLIB_MAIN = "^matplotlib/tests/test_%s[.]py$" % one_of("""
 PANDAS_MAIN = "^pandas/tests/(io|computation|config|%s[.]py$)" % one_of("""
     test_downstream test_expressions test_optional_dependency util/test_show_versions
     plotting/test_(backend|common|converter|misc) (frame|series)/methods/test_to_csv""")
-TWISTED_MAIN = "^twisted[.](%s[.]|%s$)" % (
-    one_of("_threads application conch internet pair protocols python runner scripts test trial"), one_of("""
-    logger[.]test[.]test_(file|global|io|json) mail[.]test[.]test_(mail|mailmail|pop3|smtp)
-    names[.]test[.]test_(client|hosts|names|server)
-    web[.]test[.]test_(agent|cgi|distrib|http|script|static|tap|web|webclient|wsgi|xmlrpc)"""))
+TWISTED_MAIN = "^twisted[.](internet[.].*|%s)$" % one_of("""
+    application[.]runner[.].* conch[.]test[.]test_(agent|cftp|conch|session|unix) mail[.]test[.]test_mail
+    names[.]test[.]test_(client|hosts) pair[.].* python[.]test[.]test_(fakepwd|inotify|runtime|sendmsg|syslog|systemd|zip.*)
+    runner[.].* scripts[.].* trial[.]_dist[.].* trial[.]test[.]test_(runner|script|util)
+    test[.]test_(application|dirdbm|fdesc|finger|ftp|ident|internet|iutils|lockfile|log|logfile|loopback|main|modules)
+    test[.]test_(plugin|process|randbytes|rebuild|roots|sob|socks|ssl|sslverify|stdio|strerror|strports|tcp|tcp_internals)
+    test[.]test_(threadable|threadpool|threads|twistd|twisted|udp|unix) web[.]test[.]test_(cgi|distrib|static|tap|webclient|wsgi)""")
 NODE_MAIN = "^(parallel|sequential)/test-%s[-.]" % one_of("""
     child-process cluster cpu cwd debugger dgram directory dns dotenv env file filehandle fs handle heapdump
     https? inspector kill listen memory net os perf permission pipe priority process readline release resource
@@ -270,7 +272,7 @@ done""", limits={"pids": 128, "tmp_size": "512M", "file_size": None}, at_once=50
     timeout 300 python3 -m twisted.trial --reporter=verbose --temp-directory=/tmp/trial-$unit $unit >/mnt/data/out/$unit.txt 2>&1
     echo "=== $? $unit"; rm -rf /tmp/trial-$unit
 done""", limits={"pids": 256, "tmp_size": "512M"}, at_once=40, main=TWISTED_MAIN,
-          seen="12 of 315 modules, for processes and networks: 1,367 tests"),
+          seen="123 modules, all that touch the kernel: 4,773 tests"),
     installed("numpy", "python3-numpy", limits={"pids": 256, "file_size": None, "tmp_size": "8G", "memory": "8G"},
               main=NUMPY_MAIN, seen="test_format and test_io: 265 tests"),
     installed("sklearn", "python3-sklearn", limits={"pids": 256, "tmp_size": "512M"}, main=SKLEARN_MAIN),
