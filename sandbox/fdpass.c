@@ -18,6 +18,10 @@
 
 #define SENDER_STACK_BYTES (64 << 10)
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* include/uapi/asm-generic/socket.h, since Linux 6.16 */
+#endif
+
 union control {
     struct cmsghdr align;
     char buf[CMSG_SPACE(FDPASS_MAX * sizeof(int))];
@@ -152,4 +156,9 @@ ssize_t hutch_fdpass_receive(int sock, void *buf, size_t len, int *fds, size_t m
     }
     *ret_n = kept;
     return n;
+}
+
+int hutch_fdpass_forbid(int sock)
+{
+    return setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
 }

@@ -4,6 +4,7 @@
 #include "runtime/engine/slot_ids.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
 #include "sandbox/log.h"
 #include "sandbox/zygote_wire.h"
 
@@ -254,6 +255,7 @@ static int make_streams(struct slot *slot, struct hutch_err *err)
         return hutch_stream_make_pipe(&s->report_fd, &slot->theirs[THEIR_JOB], true, err);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return hutch_err_set(err, errno, "make the worker's socket");
+    hutch_fdpass_forbid(pair[0]); /* the program has the other end; an older kernel lets it send descriptors */
     s->report_fd = pair[0];
     slot->theirs[THEIR_JOB] = pair[1];
     if (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0)

@@ -154,6 +154,7 @@ static int make_pair(int *ret_mine, int *ret_theirs, struct hutch_err *err)
         close(pair[1]);
         return -1;
     }
+    hutch_fdpass_forbid(pair[0]); /* as that of a slot */
     *ret_mine = pair[0];
     *ret_theirs = pair[1];
     return 0;

@@ -5,6 +5,7 @@ One engine for all of it, as a service would have one for all its tenants. What 
 import json
 import os
 import resource
+import socket
 
 import pytest
 
@@ -282,6 +283,8 @@ def test_memory_of_other_runs_with_libraries(frozen):
 # --------------------------------------------------------------------------------------------------
 # The others' share, while one does its worst
 
+SO_PASSRIGHTS = 83
+
 WORST = {
     "processes": "import os, signal\ntry:\n  while True:\n    if os.fork() == 0: signal.pause()\nexcept OSError: print('ready', flush=True)\n"
                  "signal.pause()",
@@ -300,6 +303,24 @@ WORST = {
                                 "try:\n  while True:\n    kept.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))\n    a = kept[-1][0]\n"
                                 "    a.setblocking(False)\n    try:\n      while True: a.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])\n"
                                 "    except BlockingIOError: pass\nexcept OSError: pass\nprint('ready', flush=True)\ntime.sleep(60)",
+    # A connection with data that nobody reads waits in close(2) for as long as SO_LINGER says.
+    "descriptors that are long in closing": """
+import array, os, socket, struct, time
+listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+for _ in range(20):
+    if os.fork(): continue
+    one = socket.create_connection(listener.getsockname())
+    one.setblocking(False)
+    try:
+        while True: one.send(b"x" * 65536)
+    except BlockingIOError: pass
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10))
+    if os.fork() == 0:
+        try: socket.socket(fileno=3).sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [one.fileno()]))])
+        except OSError: one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+    os._exit(0)
+print("ready", flush=True)
+time.sleep(60)""",
     "pipes": "import fcntl, os, time\nkept = []\ntry:\n  while True:\n    kept.append(os.pipe())\n"
              "    try: fcntl.fcntl(kept[-1][1], 1031, 1 << 20)\n    except OSError: pass\n    os.set_blocking(kept[-1][1], False)\n"
              "    try:\n      while True: os.write(kept[-1][1], b'x' * 65536)\n    except BlockingIOError: pass\nexcept OSError: pass\nprint('ready', flush=True)\ntime.sleep(60)",
@@ -312,10 +333,22 @@ WORST = {
 }
 
 
+def need_passrights():
+    """Skips the test where a socket cannot refuse descriptors."""
+    one, other = socket.socketpair()
+    with one, other:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
+        except OSError:
+            pytest.skip("kernel: no SO_PASSRIGHTS, which Linux has since 6.16")
+
+
 @pytest.mark.parametrize("what", WORST)
 def test_neighbours(warm, what):
     """Three runs use up whatever they can, of what is counted for a user or is the engine's; runs beside them work as
     ever, and so does an engine that has to build for each."""
+    if "closing" in what:
+        need_passrights()
     worst = [warm.run_streaming(WORST[what], wall_ms=15000) for _ in range(3)]
     neighbours = [warm.submit("import os\nr, w = os.pipe()\nos.write(w, b'x')\nif os.fork() == 0: os._exit(0)\nos.wait()\n"
                               "open('/mnt/data/f', 'w').write('x')\nprint(%d)" % number) for number in range(12)]
