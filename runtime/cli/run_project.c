@@ -38,8 +38,7 @@ static bool is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A regular file of the project; links in it may lead to others of it, and not out of it. -1 with errno. */
-static int open_inside(int dirfd, const char *path)
+int hutch_run_project_open(int dirfd, const char *path)
 {
     struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
                             .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
@@ -111,7 +110,7 @@ static int read_ignore(int dirfd, const char *shown, struct ignore_list *ret, st
 
     if (fstatat(dirfd, IGNORE_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
         return 0;
-    fd = open_inside(dirfd, IGNORE_FILE);
+    fd = hutch_run_project_open(dirfd, IGNORE_FILE);
     if (fd < 0)
         return hutch_err_set(err, errno, "read " IGNORE_FILE " of the project '%s'", shown);
     if (hutch_fd_slurp(fd, IGNORE_MAX_BYTES, IGNORE_FILE, &text, &len, err) < 0 ||
@@ -125,7 +124,7 @@ static int read_ignore(int dirfd, const char *shown, struct ignore_list *ret, st
 /* The "main" of package.json, the caller's to free; NULL: there is none that can be used. */
 static char *read_package(int dirfd)
 {
-    auto_fd fd = open_inside(dirfd, "package.json");
+    auto_fd fd = hutch_run_project_open(dirfd, "package.json");
     struct hutch_err ignored;
     auto_free char *text = NULL;
     const char *name;
@@ -146,7 +145,7 @@ static char *read_package(int dirfd)
 static int check_entry(int dirfd, const char *shown, const struct ignore_list *ignore, const char *entry,
                        struct hutch_err *err)
 {
-    auto_fd fd = open_inside(dirfd, entry);
+    auto_fd fd = hutch_run_project_open(dirfd, entry);
 
     if (fd >= 0 && !hutch_ignore_holds_back(ignore, entry))
         return 0;
@@ -185,7 +184,7 @@ static int find_entry(int dirfd, const char *shown, const struct ignore_list *ig
     char *name;
 
     for (size_t i = 0; (name = name_entry(dirfd, i)) != NULL; i++) {
-        auto_fd fd = name[0] ? open_inside(dirfd, name) : -1;
+        auto_fd fd = name[0] ? hutch_run_project_open(dirfd, name) : -1;
 
         if (fd < 0 && (!name[0] || errno == ENOENT)) {
             free(name);
@@ -330,7 +329,7 @@ int hutch_run_project_set(const struct run_project *project, const struct run_op
     if (!project->entry)
         return 0;
     dirfd = open(project->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    fd = dirfd >= 0 ? open_inside(dirfd, project->entry) : -1;
+    fd = dirfd >= 0 ? hutch_run_project_open(dirfd, project->entry) : -1;
     n = fd >= 0 ? read(fd, head, sizeof(head)) : -1;
     if (n < 0)
         return hutch_err_set(err, errno, "read the program '%s' of the project '%s'", project->entry, project->dir);

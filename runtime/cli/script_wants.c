@@ -1,5 +1,6 @@
 #include "runtime/cli/script_wants.h"
 
+#include "runtime/cli/run_project.h"
 #include "runtime/lang/program.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
@@ -51,25 +52,24 @@ bool hutch_script_is_for_node(const struct run_opts *opts, const char *path)
     return false;
 }
 
-/* The text of a regular file. Standard input or a FIFO could be read once only. False: there is none. */
-static bool read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len)
+/* Opens a script. Standard input or a FIFO could be read once only, and is none: -1. */
+static int open_script(const char *path)
 {
-    struct hutch_err ignored;
-    auto_fd fd = -1;
     struct stat st;
 
-    if (fstatat(dirfd, path, &st, 0) < 0 || !S_ISREG(st.st_mode))
-        return false;
-    fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    return fd >= 0 && hutch_fd_slurp(fd, max, path, ret, ret_len, &ignored) == 0;
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return -1;
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
 static int read_script(const char *path, struct script_wants *ret, struct hutch_err *err)
 {
+    auto_fd fd = open_script(path);
     auto_free char *text = NULL;
+    struct hutch_err ignored;
     size_t len;
 
-    if (!read_file(AT_FDCWD, path, PROGRAM_MAX_BYTES, &text, &len) ||
+    if (fd < 0 || hutch_fd_slurp(fd, PROGRAM_MAX_BYTES, path, &text, &len, &ignored) < 0 ||
         !memmem(text, len, "# /// script", strlen("# /// script")))
         return 0;
     return hutch_requirement_add_script(&ret->pip, text, len, err) < 0 ? hutch_err_wrap(err, "'%s'", path) : 0;
@@ -101,12 +101,17 @@ static int read_manifest(const char *script, const char *project, struct script_
     const char *dir = project ? project : own;
     auto_fd dirfd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     auto_free char *text = NULL;
+    struct hutch_err ignored;
+    auto_fd fd = -1;
     size_t len;
 
     if (dirfd < 0 || (project && faccessat(dirfd, "node_modules", F_OK, 0) == 0) ||
         faccessat(dirfd, "package.json", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    if (!read_file(dirfd, "package.json", NPM_MAX_MANIFEST, &text, &len))
+    fd = hutch_run_project_open(dirfd, "package.json");
+    if (fd < 0 && errno == EXDEV)
+        return hutch_err_set(err, 0, "'%s/package.json' is a link that leads out of the directory", dir);
+    if (fd < 0 || hutch_fd_slurp(fd, NPM_MAX_MANIFEST, "package.json", &text, &len, &ignored) < 0)
         return hutch_err_set(err, 0, "'%s/package.json' is no file that can be read, of at most %u kB", dir,
                              NPM_MAX_MANIFEST / 1024);
     if (hutch_npm_packages_add_manifest(&ret->npm, text, len, err) < 0)

@@ -649,6 +649,17 @@ def test_what_no_package_json_may_want(home, package, tmp_path, name, text, says
     assert done.returncode == 125 and says in support.sentence(done) and done.stdout == b"", done
 
 
+def test_a_package_json_that_lies_elsewhere(home, package, tmp_path):
+    """A link out of the directory tells what a file of the host's says, and whoever made the directory does not choose which."""
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (tmp_path / "elsewhere.json").write_text('{"dependencies": {"frob": "1"}}')
+    (folder / "package.json").symlink_to("../elsewhere.json")
+    shutil.copy(package / "a.js", folder)
+    done = hutch(home, "run", "--yes", "--image", "node", str(folder / "a.js"))
+    assert done.returncode == 125 and "is a link that leads out of the directory" in support.sentence(done), done
+
+
 def test_a_project_brings_its_own_modules(home, package, tmp_path):
     folder = tmp_path / "project"
     (folder / "node_modules/frob").mkdir(parents=True)

@@ -28,6 +28,9 @@ static const struct { const char *label, *text, *want; } words[] = {
     { "empty", "", "a requirement is empty" },
     { "a line", "a\nb", "has a character that no requirement has" },
     { "no name", "a$b", "is none" },
+    { "a path behind a version", "x>=1/../../../mnt/wheels/evil.whl", "has a '/' in it" },
+    { "a path behind an extra", "x[a]>=1/./evil.whl", "has a '/' in it" },
+    { "a slash in a marker", "x; platform_version=='a/b'", "x;platform_version=='a/b'" },
     { "a comma behind it", "a ,<2", "is none" },
     { "two names", "a b", "is none" },
     { "an option behind it", "a --no-binary=:all:", "has an option of pip's behind it" },
@@ -57,6 +60,7 @@ static const struct { const char *label, *text, *want; } scripts[] = {
     { "no list", "# /// script\n# dependencies = 'a'\n# ///\n", "are not a list of texts" },
     { "cut off", "# /// script\n# dependencies = ['a', 'b\n# ///\n", "are not a list of texts" },
     { "a URL", "# /// script\n# dependencies = ['a @ https://x/a.whl']\n# ///\n", "a script may not have asked for" },
+    { "a path", "# /// script\n# dependencies = ['x>=1/../evil.whl']\n# ///\n", "has a '/' in it" },
     { "an option", "# /// script\n# dependencies = ['a --pre']\n# ///\n", "has an option of pip's behind it" },
     { "escapes", "# /// script\n# dependencies = [\"a\\\"\"]\n# ///\n", "are not a list of texts" },
 };
