@@ -66,7 +66,7 @@ CURL = """test 0001...[HTTP GET]
 --pd---e--- OK (1   out of 3, remaining: 00:02, took 0.1s, duration: 00:00)
 test 0002...[HTTP PUT] 2: protocol FAILED!
  - abort tests
-test 0003...[SKIPPED]
+test 0003 SKIPPED: curl lacks ECH support
 """
 RUBY = """[ 1/3] TestIO#test_pipe = 0.01 s
 [ 2/3] TestIO#test_copy_stream = 0.01 s

@@ -169,10 +169,10 @@ def curl(_data, printed, _units):
     """runtests.pl: "test 0001...[name]" and, at the end of that line or of a later one, what became of it."""
     number = ""
     for line in printed.splitlines():
-        begin = re.match(r"test (\d{4})\.\.\.\s*(.*)$", line)
+        begin = re.match(r"test (\d{4})(\.\.\.| SKIPPED: )", line)
         if begin:
             number = str(int(begin.group(1)))
-            if "SKIPPED" in line:
+            if begin.group(2) != "...":
                 yield number, "", "skip"
                 number = ""
         if number and re.search(r"\bOK \(", line):
