@@ -91,7 +91,8 @@ Errno::EINVAL: Invalid argument
      {("x.sh", ""): "fail", ("x.sh", "it starts"): "pass", ("x.sh", "it ends"): "fail", ("x.sh", "3"): "skip",
       ("x.sh", "within another"): "pass", ("x.sh", "it goes on"): "fail"}),
     (reading.files_of_tap("tap", perl=True), {"tap/io_x.t.tap": PERL}, "=== 0 io/x.t\n", ["io/x.t"],
-     {("io/x.t", ""): "pass", ("io/x.t", "dup fileno …"): "pass", ("io/x.t", "calling fpathconf(…, _PC_PIPE_BUF) (fifo…)"): "pass",
+     {("io/x.t", ""): "pass", ("io/x.t", "dup fileno …"): "pass",
+      ("io/x.t", "calling fpathconf(…, _PC_PIPE_BUF) (fifo…)"): "pass",
       ("io/x.t", "ls and -b agreeing on /dev"): "pass", ("io/x.t", "utime on tmp… and /tmp/…"): "pass",
       ("io/x.t", "skipped"): "skip", ("io/x.t", "skipped [2]"): "skip"}),
     (reading.junit, {"out/a.xml": JUNIT}, "=== 2 a\n", ["a", "b"],
@@ -148,10 +149,12 @@ def test_a_new_difference_and_one_that_has_gone():
 def test_one_line_for_a_name_that_comes_many_times():
     """What differs in another way than the line says has to have its own."""
     rows = {("a", "mode set [*]"): ("none", "pass", "why", True), ("a", "owner set [*]"): ("none", "pass", "why", True)}
-    found = {("a", "mode set"): ("none", "pass"), ("a", "mode set [2]"): ("none", "pass"), ("a", "mode set [3]"): ("fail", "pass"),
+    found = {("a", "mode set"): ("none", "pass"), ("a", "mode set [2]"): ("none", "pass"),
+             ("a", "mode set [3]"): ("fail", "pass"),
              ("a", "modes"): ("none", "pass")}
     assert judge.verdict(found, rows, {"a"}) == (
-        [("a", "mode set [*]", "none", "pass")], [("a", "mode set [3]", "fail", "pass"), ("a", "modes", "none", "pass")],
+        [("a", "mode set [*]", "none", "pass")],
+        [("a", "mode set [3]", "fail", "pass"), ("a", "modes", "none", "pass")],
         [("a", "owner set [*]", "none", "pass")])
 
 
@@ -177,11 +180,13 @@ def test_file_and_table_agree():
 
 
 @pytest.mark.parametrize("environment, expected", [
-    ({}, ["io/a", "io/b"]), ({"HUTCH_SUITES_ALL": "1"}, ["io/a", "re/c", "io/b"]), ({"HUTCH_SUITES_ALL": ""}, ["io/a", "io/b"]),
+    ({}, ["io/a", "io/b"]), ({"HUTCH_SUITES_ALL": "1"}, ["io/a", "re/c", "io/b"]),
+    ({"HUTCH_SUITES_ALL": ""}, ["io/a", "io/b"]),
     ({"HUTCH_SUITES_UNITS": "c$|d$"}, ["re/c"]), ({"HUTCH_SUITES_UNITS": "^io/a", "HUTCH_SUITES_ALL": "1"}, ["io/a"])],
     ids=["main", "all", "an empty word is none", "a named unit that is not main", "both"])
 def test_which_units_run(environment, expected):
-    suite = table.Suite("a", "a's", "", "c", "", "", "", reading.statuses, main="^io/", left_out={"io/d": "it never comes to an end"})
+    suite = table.Suite("a", "a's", "", "c", "", "", "", reading.statuses, main="^io/",
+                        left_out={"io/d": "it never comes to an end"})
     assert run.chosen(suite, ["io/a", "re/c", "io/b", "io/d", "io/a"], environment) == expected
 
 

@@ -2,8 +2,8 @@
 
 differences.txt has a line for each known difference: suite (SUITE@POLICY where that is not default), unit, test, inside,
 outside and reason, between tabs. An empty test is the unit as a whole. Where a difference is there on some hosts only, "?"
-follows the word for inside, and the reason says so. A name that comes many times, and differs each time, has one line: with " [*]"
-behind it for the number. Empty lines and lines that begin with "#" are comments."""
+follows the word for inside, and the reason says so. A name that comes many times, and differs each time, has one line:
+with " [*]" behind it for the number. Empty lines and lines that begin with "#" are comments."""
 import os
 import re
 

@@ -23,7 +23,8 @@ The column "raised" has what a suite needs besides. "Seen" says how far the suit
 row without an entry has never been run.
 
 Of a long suite only the units that touch the kernel run by default, so that the check ends in time;
-`HUTCH_SUITES_ALL=1` runs the rest as well. %s
+`HUTCH_SUITES_ALL=1` runs the rest as well.
+%s
 
 | suite | tests | source | raised | known differences | seen |
 |---|---|---|---|---|---|
@@ -37,7 +38,7 @@ def limits(values):
 def page():
     known = judge.known()
     long = ["`%s`" % suite.name for suite in table.SUITES if suite.main]
-    out = [HEAD % (limits(places.RAISED), "These are long: %s." % ", ".join(long) if long else "No suite is long so far.")]
+    out = [HEAD % (limits(places.RAISED), textwrap.fill("These are long: %s." % ", ".join(long), 100))]
     for suite in table.SUITES:
         source = "source `%s`" % suite.package if suite.package else "Debian's packages"
         out.append("| `%s` | %s | %s | %s | %s | %s |\n" % (suite.name, suite.tests, source, limits(suite.limits) or "–",

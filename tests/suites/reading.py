@@ -10,9 +10,10 @@ import xml.etree.ElementTree
 # An expected failure is a failure that both sides have to have; a pass that was not expected is a pass.
 TRS = {"PASS": "pass", "FAIL": "fail", "SKIP": "skip", "XFAIL": "fail", "XPASS": "pass", "ERROR": "fail"}
 TAP = re.compile(r"^\s*(not ok|ok)\b ?(\d*)(?: ?-? ?)(.*)$")
-# What the names of perl's tests have of one run: numbers of descriptors and processes, temporary files, and how many files /dev has.
-PERL_NAMES = ((r"\b(fileno |fpathconf\()\d+", r"\1…"), (r"\bfifo\d+", "fifo…"), (r"\btmp\d+[A-Z]+\b", "tmp…"), (r"/tmp/[\w.-]+", "/tmp/…"),
-              (r"agreeing on /dev \(\d+ \d+\)", "agreeing on /dev"))
+# What the names of perl's tests have of one run: numbers of descriptors and processes, temporary files, and how many
+# files /dev has.
+PERL_NAMES = ((r"\b(fileno |fpathconf\()\d+", r"\1…"), (r"\bfifo\d+", "fifo…"), (r"\btmp\d+[A-Z]+\b", "tmp…"),
+              (r"/tmp/[\w.-]+", "/tmp/…"), (r"agreeing on /dev \(\d+ \d+\)", "agreeing on /dev"))
 DIRECTIVE = re.compile(r"(?<!\\)#\s*(skip|todo)\b.*$", re.IGNORECASE)
 MOST_TEXT = 256 << 20  # characters of one file
 MOST = 400_000  # tests of one run; more is a mistake of the reader
@@ -34,7 +35,8 @@ def stable(name):
 
 
 def tap(unit, text, perl=False):
-    """Each line of TAP; the number stands for a test without a name. Perl's own tests skip many at once, and which numbers these have says nothing."""
+    """Each line of TAP; the number stands for a test without a name. Perl's own tests skip many at once, and which numbers
+    these have says nothing."""
     for line in text.splitlines():
         found = TAP.match(line)
         if not found:
@@ -188,7 +190,8 @@ RUBY_REPORT = re.compile(r"^ *\d+\) (Failure|Error|Timeout|Skipped):\n(\w[\w:]*#
 
 
 def ruby(data, printed, units):
-    """`test/runner.rb -v --show-skip`, and a line "=== STATUS UNIT" for each. Behind the tests are reports of those that have not passed."""
+    """`test/runner.rb -v --show-skip`, and a line "=== STATUS UNIT" for each. Behind the tests are reports of those that
+    have not passed."""
     yield from statuses(data, printed, units)
     for unit in units:
         text = text_of(data, "out", unit.replace("/", "_") + ".txt")

@@ -39,16 +39,18 @@ class Suite:
     left_out: dict = dataclasses.field(default_factory=dict)  # unit: reason
     environment: dict = dataclasses.field(default_factory=dict)
     way: str = "cold"        # see places.Side; `run` of the others is Python, with the units in UNITS
-    # Of a long suite, a regular expression of the units that touch the kernel: only these run by default. Empty means all.
+    # Of a long suite, a regular expression of the units that touch the kernel. Only these run by default; empty means all.
     main: str = ""
     seen: str = ""           # how far it has been seen to run: a number of tests, or a part; empty where it has not
 
 
 def automake(name, where="", build="./configure --disable-silent-rules && make -j2", gnulib="", **more):
-    """A package whose tests are those of automake: the variable TESTS of the Makefile in src/@where. Those of its subfolders are others."""
+    """A package whose tests are those of automake: the variable TESTS of the Makefile in src/@where. Those of its
+    subfolders are others."""
     place = "src/" + where if where else "src"
     return Suite(name=name, package=more.pop("package", name), tree="c", read=reading.automake(where),
-                 build="cd src && export FORCE_UNSAFE_CONFIGURE=1 && %s && make -j2 %s check SUBDIRS=. TESTS=" % (build, "-C " + where if where else ""),
+                 build="cd src && export FORCE_UNSAFE_CONFIGURE=1 && %s && make -j2 %s check SUBDIRS=. TESTS=" % (
+                     build, "-C " + where if where else ""),
                  units=WORDS_OF + "words %s TESTS | sed 's/ *$//' | sort -u" % place,
                  run="cd %s && make -j2 -k check SUBDIRS=. TESTS=\"$*\" %s" % (place, gnulib), **more)
 
@@ -190,19 +192,23 @@ GO = "export GOCACHE=/mnt/data/gocache GOTMPDIR=/mnt/data/tmp GOFLAGS= GOTOOLCHA
 
 GIT_MAIN = "^t(00[01345679]|0021|03|06|13|55[3-7]|57|65|7005|7006|7063|7516|7519|7527|79)"
 PERL_MAIN = (
-    "^(t/io/|t/op/(alarm|chdir|dbm|die_exit|dump|exec|fh|filehandle|filetest|fork|getpid|getppid|glob|grent|groups|kill0|lfs|magic|mkdir|print|pwent|"
-    "read|require_errors|runlevel|select|setpgrpstack|sig|sleep|sselect|stat|sysio|taint|threads|time|umask|unlink|waitpid)|"
+    "^(t/io/|t/op/(alarm|chdir|dbm|die_exit|dump|exec|fh|filehandle|filetest|fork|getpid|"
+    "getppid|glob|grent|groups|kill0|lfs|magic|mkdir|print|pwent|"
+    "read|require_errors|runlevel|select|setpgrpstack|sig|sleep|sselect|stat|sysio|taint|threads|time|umask|unlink|"
+    "waitpid)|"
     "lib/(AnyDBM_File|DirHandle|File|filetest|Net/|SelectSaver|sigtrap|Thread|Time/|User/)|"
     "ext/(POSIX|DynaLoader|Errno|Fcntl|File|GDBM|I18N-Langinfo|IPC-Open3|NDBM|ODBM|SDBM|Sys-Hostname)|"
     "cpan/(Archive-Tar|DB_File|File-|HTTP-Tiny|IO-Socket-IP|IPC-|libnet|Socket|Sys-Syslog|Time-|autodie)|"
     "dist/(IO|Net-Ping|PathTools|Storable|Thread|threads|Tie-File|Time-HiRes))")
 RUBY_MAIN = (
-    "^((etc|fileutils|io|logger|open3|pathname|socket|tempfile|tmpdir)/|test_(open3|pty|syslog|tempfile|timeout|tmpdir)|"
+    "^((etc|fileutils|io|logger|open3|pathname|socket|tempfile|tmpdir)/|"
+    "test_(open3|pty|syslog|tempfile|timeout|tmpdir)|"
     "ruby/test_(argf|beginendblock|dir|env|fiber|file|io|pipe|process|readpartial|signal|sleep|system|thread|time))")
 SQLITE_MAIN = (
-    "^(atomic|attach|avfs|backup|big(file|mmap|row)|busy|cachespill|chunksize|close|crashM|delete_db|diskfull|exclusive|external_reader|"
-    "fallocate|filectrl|io|journal|jrnlmode|loadext|lock|manydb|memdb|mjournal|mmap|multiplex|nockpt|nolock|notify|openv2|oserror|pager|"
-    "pendingrace|quota|rdonly|readonly|recover|rollback|shared|shell|shmlock|shortread|snapshot|superlock|symlink|sync|syscall|"
+    "^(atomic|attach|avfs|backup|big(file|mmap|row)|busy|cachespill|chunksize|close|crashM|delete_db|diskfull|"
+    "exclusive|external_reader|fallocate|filectrl|io|journal|jrnlmode|loadext|lock|manydb|memdb|mjournal|mmap|"
+    "multiplex|nockpt|nolock|notify|openv2|oserror|pager|pendingrace|quota|rdonly|readonly|recover|rollback|shared|"
+    "shell|shmlock|shortread|snapshot|superlock|symlink|sync|syscall|"
     "temp(db|table)|unixexcl|uri|wal|writecrash|zipfile)")
 
 SUITES = [
@@ -247,9 +253,11 @@ done""", at_once=120, seen="all 620 tests"),
           run="""cd src/t
 one() { timeout 300 sh ./$1 --root=/tmp/git-$1 >$1.tap 2>/dev/null; echo "=== $? $1"; rm -rf /tmp/git-$1; }
 for unit in "$@"; do one $unit; done""",
-          limits={"tmp_size": "1G"}, at_once=25, seconds=2400, environment={"GIT_TEST_OPTS": "", "DEFAULT_TEST_TARGET": "test"}, main=GIT_MAIN,
+          limits={"pids": 256, "tmp_size": "1G"}, at_once=25, seconds=2400,
+          environment={"GIT_TEST_OPTS": "", "DEFAULT_TEST_TARGET": "test"}, main=GIT_MAIN,
           seen="10 of 1,007 files, with those that differed before: 763 tests"),
-    Suite(name="perl", tests="perl's t/, lib/, ext/, dist/ and cpan/", package="perl", tree="c", read=reading.files_of_tap("tap", perl=True),
+    Suite(name="perl", tests="perl's t/, lib/, ext/, dist/ and cpan/", package="perl", tree="c",
+          read=reading.files_of_tap("tap", perl=True),
           build="mkdir tap; cd src && ./Configure -des -Dman1dir=none -Dman3dir=none -Doptimize=-O1 && make -j2 && make -j2 test_prep",
           units="cd src && sed -n -E 's/[[:space:]].*//; /^(t|lib|ext|dist|cpan)\\/.*[.]t$/p' MANIFEST | grep -v -E '^t/(bigmem|benchmark|porting|japh)/'",
           run="""cd src/t
@@ -303,7 +311,8 @@ done""", limits={"pids": 512, "tmp_size": "4G", "memory": "8G", "file_size": Non
     Suite(name="sqlite", tests="SQLite's, each file of test/ by testfixture", package="sqlite3", tree="c", read=reading.statuses,
           build="cd src && ./configure --with-tcl=/usr/lib/tcl8.6 && make -j2 testfixture sqlite3 CFLAGS=-O1",
           units="cd src/test && ls *.test | grep -v -E '^(all|async2?|crash[0-9]*|full|fuzz.*|misuse|mutex.*|quick|veryquick|extraquick|soak|memsubsys.*|"
-                "permutations|savepoint6|speed.*|.*fault.*|malloc.*|.*malloc|.*oom.*|thread.*|walcrash3|walslow|walthread|vacuum.*|.*_ioerr|sort4|corrupt.*|selectG|tt3_.*)[.]test$'",
+                "permutations|savepoint6|speed.*|.*fault.*|malloc.*|.*malloc|.*oom.*|thread.*|"
+                "walcrash3|walslow|walthread|vacuum.*|.*_ioerr|sort4|corrupt.*|selectG|tt3_.*)[.]test$'",
           run="""mkdir -p /tmp/sqlite; cd /tmp/sqlite
 for unit in "$@"; do
     timeout 120 /mnt/data/src/testfixture /mnt/data/src/test/$unit >/tmp/said 2>&1; status=$?
@@ -311,7 +320,8 @@ for unit in "$@"; do
     rm -rf /tmp/sqlite/*; echo "=== $status $unit"
 done""", limits={"tmp_size": "1G", "file_size": None}, at_once=200, seconds=3000, main=SQLITE_MAIN,
           seen="the 161 of 997 files that run by default"),
-    Suite(name="curl", tests="curl's tests/data; by default every fifth, as all speak with a server in the same way", package="curl", tree="c", read=reading.curl,
+    Suite(name="curl", tests="curl's tests/data; by default every fifth, as all speak with a server in the same way",
+          package="curl", tree="c", read=reading.curl,
           build="cd src && ./configure --with-openssl --without-libpsl --disable-shared --disable-manual && make -j2 && make -j2 -C tests all || make -j2 -C tests",
           units="cd src/tests/data && ls test* | sed -n 's/^test\\([0-9][0-9]*\\)$/\\1/p' | sort -n",
           run="cd src/tests && timeout 2400 perl runtests.pl -a -n -k !flaky !timing-dependent \"$@\" 2>&1",
@@ -322,7 +332,8 @@ done""", limits={"tmp_size": "1G", "file_size": None}, at_once=200, seconds=3000
           units="cd src/test && find ruby socket io fileutils open3 logger pathname tempfile tmpdir etc -name 'test_*.rb' 2>/dev/null | sort; ls test_*.rb",
           run="""cd src
 for unit in "$@"; do
-    timeout 300 ./miniruby -I./lib -I. -I.ext/common ./tool/runruby.rb --extout=.ext -- --disable-gems ./test/runner.rb --ruby=./ruby -v --show-skip --seed=1 test/$unit \\
+    timeout 300 ./miniruby -I./lib -I. -I.ext/common ./tool/runruby.rb --extout=.ext -- --disable-gems \\
+        ./test/runner.rb --ruby=./ruby -v --show-skip --seed=1 test/$unit \\
         >/mnt/data/out/$(echo $unit | tr / _).txt 2>&1; echo "=== $? $unit"
 done""", limits={"pids": 256, "tmp_size": "1G"}, at_once=30, seconds=3600, main=RUBY_MAIN,
           seen="the 56 of 212 files that run by default"),
