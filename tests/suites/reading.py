@@ -35,8 +35,8 @@ def stable(name):
 
 
 def tap(unit, text, perl=False):
-    """Each line of TAP; the number stands for a test without a name. Perl's own tests skip many at once, and which numbers
-    these have says nothing."""
+    """Each line of TAP; the number stands for a test without a name. Perl's own tests skip many at once, and
+    which numbers these have says nothing."""
     for line in text.splitlines():
         found = TAP.match(line)
         if not found:
@@ -190,8 +190,8 @@ RUBY_REPORT = re.compile(r"^ *\d+\) (Failure|Error|Timeout|Skipped):\n(\w[\w:]*#
 
 
 def ruby(data, printed, units):
-    """`test/runner.rb -v --show-skip`, and a line "=== STATUS UNIT" for each. Behind the tests are reports of those that
-    have not passed."""
+    """`test/runner.rb -v --show-skip`, and a line "=== STATUS UNIT" for each. Behind the tests are reports of those
+    that have not passed."""
     yield from statuses(data, printed, units)
     for unit in units:
         text = text_of(data, "out", unit.replace("/", "_") + ".txt")
