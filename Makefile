@@ -272,9 +272,12 @@ check-full: ## the same as root, as a user, without control groups, and with eve
 
 .PHONY: check-suites
 check-suites: ## run other people's test suites inside and outside and compare (hours); HUTCH_SUITES="grep sed" chooses
-	@.ci/packages build images suites
+	@.ci/packages build images suites kernel
 	@$(SUBMAKE) all
 	@HUTCH_BIN=$(abspath $(B))/hutch tests/suites/run
+	@HUTCH_BIN=$(abspath $(B))/hutch HUTCH_SUITES_POLICY=trusted tests/suites/run sed grep
+	@HUTCH_BIN=$(abspath $(B))/hutch tests/suites/machine
+	@HUTCH_BIN=$(abspath $(B))/hutch HUTCH_SUITES_POLICY=strict tests/suites/machine sed
 
 .PHONY: soak
 soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` has in a short form (an hour or two)

@@ -139,7 +139,7 @@ def download(package, store):
 
 def copy(origin, target):
     shutil.rmtree(target, ignore_errors=True)
-    status, said = shell(["cp", "-a", "--reflink=auto", origin, target])
+    status, said = shell(["cp", "-a", "--reflink=auto", origin + "/.", target])
     assert status == 0, said[-600:]
 
 
@@ -188,6 +188,26 @@ class Side:
             os.unlink(log)
         status, said = finish(self.words(command), seconds + SPARE_SECONDS)
         return status, reading.text_of(self.data, "log") + said, time.monotonic() - begin
+
+
+def prepared(suite, packages):
+    """The tree, and the folder in which the suite was built, by a tree of these packages."""
+    root = tree(suite.tree, packages)
+    home = folder("work", suite.name)
+    built = os.path.join(home, "built")
+    if os.path.exists(os.path.join(built, "done")):
+        return root, built
+    shell(["rm", "-rf", built])
+    os.makedirs(built)
+    if suite.package:
+        source(suite.package, os.path.join(built, "src"))
+    print("%s: build" % suite.name, flush=True)
+    status, printed, seconds = Side("outside", root, built, suite.environment, suite.limits).run(suite.build, 7200)
+    if status:
+        raise Missing("it cannot be built:\n" + printed[-3000:])
+    print("%s: built in %d s" % (suite.name, seconds), flush=True)
+    open(os.path.join(built, "done"), "w", encoding="utf-8").close()
+    return root, built
 
 
 def default_environment():

@@ -44,11 +44,14 @@ done
 mkdir -p /run/home/store /run/home/tmp
 chown -R "$hutch_uid:$hutch_uid" /run/home
 
+set -- /usr/bin/python3 "$hutch_dir/inside.py"
+if [ -n "${hutch_main-}" ]; then set -- /bin/sh "$hutch_main"; fi
+
 echo "UML ready"
 sh -c 'echo $$ >/sys/fs/cgroup/hutch/shell/cgroup.procs && exec "$@"' sh \
     setpriv --reuid="$hutch_uid" --regid="$hutch_uid" --clear-groups -- \
     env -i PATH="$PATH" HOME=/run/home HUTCH_HOME=/run/home/store TMPDIR=/run/home/tmp LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
     HUTCH_BIN="$hutch_bin" HUTCH_MANY="$hutch_many" HUTCH_LAUNCHER="$hutch_launcher" HUTCH_POLICY_DIR="$hutch_policies" \
-    /usr/bin/python3 "$hutch_dir/inside.py"
+    "$@"
 echo "UML done: $?"
 off

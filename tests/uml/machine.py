@@ -44,6 +44,9 @@ def boot(kernel, init, folder, seconds, **variables):
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         output += b"\nthe machine did not power off within %d s\n" % seconds
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     return output.decode("utf-8", "replace").replace("\r", "")
 
 
