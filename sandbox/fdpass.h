@@ -21,9 +21,9 @@ ssize_t hutch_fdpass_send2(int sock, const void *head, size_t head_len, const vo
  * its descriptors are closed. */
 ssize_t hutch_fdpass_receive(int sock, void *buf, size_t len, int *fds, size_t max_fds, size_t *ret_n, int flags);
 
-/* From now on whoever sends descriptors to @sock gets EPERM. Reading without room for them is not enough: the reader then
- * drops the last reference to a file of the sender's, and closing that may take as long as the sender likes (SO_LINGER). 0, or -1
- * with errno: ENOPROTOOPT before Linux 6.16. */
+/* From now on a process that sends descriptors to @sock gets EPERM. It is not enough to read without room for them: the
+ * kernel then closes them in the reader, which may have the last reference, and closing a socket waits as long as its
+ * sender has chosen (SO_LINGER). 0, or -1 with errno: ENOPROTOOPT before Linux 6.16. */
 int hutch_fdpass_forbid(int sock);
 
 #endif

@@ -31,7 +31,9 @@ struct ruleset_attr {
     (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |                             \
      LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |                       \
      LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER)
-/* Handled, and given to no directory at all, but for what a pseudo-terminal is good for; ioctl(2) to a MOUNT_DEVICE. */
+/* Handled, and given to no directory but one: ioctl(2) to the devices of /dev, which are null, zero, full, random,
+ * urandom and pseudo-terminals, and to a MOUNT_DEVICE. The seccomp filter says which requests a program may make there,
+ * and a device answers one that it does not know with ENOTTY, as callers expect. */
 #define NEVER_ACCESS (LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_IOCTL_DEV)
 
 int hutch_landlock_abi(void)
@@ -118,8 +120,7 @@ int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_come
             if (allow_below(ruleset, "/", attr.handled_access_fs & WRITE_ACCESS, err) < 0)
                 return -1;
         } else if (m->kind == MOUNT_DEV) {
-            if (allow_below(ruleset, m->target, attr.handled_access_fs & WRITE_FILE_ACCESS, err) < 0 ||
-                allow_below(ruleset, "/dev/pts",
+            if (allow_below(ruleset, m->target,
                             attr.handled_access_fs & (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_IOCTL_DEV), err) < 0 ||
                 allow_below(ruleset, "/dev/shm", attr.handled_access_fs & WRITE_ACCESS, err) < 0)
                 return -1;

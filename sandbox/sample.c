@@ -278,8 +278,11 @@ static void add_mapping(struct sampler *s, const char *line)
     }
 }
 
-/* Hands each whole line of @fd to @take, without its newline. False: the CPU time @deadline came before the end. A line
- * that the buffer does not hold is left out: none of these files has one, as a path has at most PATH_MAX bytes. */
+#define KEPT_END 64 /* bytes of a line that is too long: more than any end that is looked for */
+
+/* Hands each whole line of @fd to @take, without its newline. False: the CPU time @deadline came before the end. Of a
+ * line that the buffer does not hold the middle is left out: a program can make a path as long as it likes, and the end
+ * of one is not to look like a line of its own. */
 static bool each_line(int fd, int64_t deadline, void (*take)(const char *line, void *context), void *context)
 {
     char buf[8192];
@@ -297,8 +300,10 @@ static bool each_line(int fd, int64_t deadline, void (*take)(const char *line, v
         }
         have -= (size_t)(line - buf);
         memmove(buf, line, have);
-        if (have == sizeof(buf) - 1)
-            have = 0;
+        if (have == sizeof(buf) - 1) {
+            memmove(buf + sizeof(buf) / 2, buf + have - KEPT_END, KEPT_END);
+            have = sizeof(buf) / 2 + KEPT_END;
+        }
         if (cpu_ms() >= deadline)
             return false;
     }
@@ -623,8 +628,8 @@ static void take_netlink(const char *line, void *context)
         *bytes += received + sent;
 }
 
-/* Memory of sockets, which belong to no process. False: there are more than can be looked at, and @ret_bytes is what
- * was counted until then. */
+/* Memory of sockets, which belong to no process. False: there are more netlink sockets than can be looked at, and
+ * @ret_bytes is what was counted until then. */
 static bool sockets_memory(uint64_t *ret_bytes)
 {
     bool is_whole = true;

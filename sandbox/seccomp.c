@@ -390,6 +390,8 @@ static int add_to_filter(scmp_filter_ctx filter, const struct entry *entry, stru
     return 0;
 }
 
+#define MAX_UNSHRUNK (4 * BPF_MAXINSNS) /* shrinking makes a chain some eight times shorter */
+
 /* Appends what libseccomp made to @program. It writes to descriptors only. */
 static int append_program(scmp_filter_ctx filter, struct seccomp_program *program, struct hutch_err *err)
 {
@@ -410,8 +412,8 @@ static int append_program(scmp_filter_ctx filter, struct seccomp_program *progra
     n = size / sizeof(*bigger);
     if (n == 0 || size % sizeof(*bigger))
         return hutch_err_set(err, EPROTO, "compile the seccomp program: %zu bytes came out", size);
-    if (program->n_insns + n > BPF_MAXINSNS)
-        return hutch_err_set(err, E2BIG, "seccomp program of more than %d instructions", BPF_MAXINSNS);
+    if (program->n_insns + n > MAX_UNSHRUNK)
+        return hutch_err_set(err, E2BIG, "seccomp program of more than %d instructions", MAX_UNSHRUNK);
     bigger = reallocarray(program->insns, program->n_insns + n, sizeof(*bigger));
     if (!bigger)
         return hutch_err_set(err, ENOMEM, "keep the seccomp program");
@@ -452,10 +454,10 @@ static int compile_part(uint32_t default_action, const struct entry *entries, si
 /* libseccomp's time grows with the square of the calls in a filter: 4 ms for 330, which would be a sixth of a
  * cold start. So the calls are cut by number into parts, each a complete filter with its own architecture
  * check, and a few instructions in front jump to the part that knows the number: 0.8 ms. Jumps are relative,
- * so parts are simply joined. A call that has an otherwise is a part of its own, with that as its default, and so is one
- * whose rules make a chain. */
+ * so parts are simply joined. A call that has an otherwise is a part of its own, with that as its default, and so is
+ * one whose rules make a chain. */
 #define CALLS_PER_PART 40
-#define MAX_PARTS      64
+#define MAX_PARTS      512
 
 struct part {
     int first_nr;      /* of the calls that it knows; it also answers the unknown ones up to the next part */
@@ -522,7 +524,8 @@ static const struct seccomp_rule *find_otherwise(const struct entries *entries, 
 }
 
 /* libseccomp makes one tree of all rules about a call, and where one of several compares other than by EQ or MASKED_EQ,
- * the tree of 2.5 answers wrongly for some values. It is right about one rule. */
+ * the tree of 2.5 answers wrongly for some values. It is right about one rule, and about several that compare by EQ and
+ * MASKED_EQ alone. */
 static bool needs_chain(const struct entry *entries, size_t n)
 {
     size_t n_conditions = 0, n_others = 0;
@@ -557,7 +560,8 @@ static size_t measure_part(const struct entries *entries, size_t from)
     return n;
 }
 
-/* What a link of a chain answers where none of its rules holds, before that becomes a jump. No rule has this action. */
+/* The action of a link where none of its rules holds. compile_link() replaces it by a jump to the next link. No rule
+ * has this action. */
 #define NOT_THIS_LINK SCMP_ACT_TRACE(1)
 
 /* A filter that goes on to what is compiled next where none of its rules holds. */
@@ -577,7 +581,8 @@ static int compile_link(const struct entry *entries, size_t n, struct seccomp_pr
 }
 
 /* One link for the rules about a call that compare by EQ and MASKED_EQ, and one for each of the others; a last
- * instruction says what is answered where none holds. The check above made sure that their order does not matter. */
+ * instruction says what is answered where none holds. Their order does not matter: hutch_seccomp_check() has refused
+ * rules that can both hold and say different things. */
 static int compile_chain(uint32_t otherwise, const struct entry *entries, size_t n, struct seccomp_program *program,
                          struct hutch_err *err)
 {
@@ -611,8 +616,8 @@ static int compile_own_part(uint32_t otherwise, const struct entry *entries, siz
 static int begin_part(struct parts *parts, int first_nr, const struct seccomp_program *program, struct hutch_err *err)
 {
     if (parts->n == MAX_PARTS)
-        return hutch_err_set(err, E2BIG, "seccomp: more than %d calls have conditions beside an unconditional rule, or "
-                                       "compare by more than EQ and MASKED_EQ", MAX_PARTS / 2);
+        return hutch_err_set(err, E2BIG, "seccomp: too many calls have an unconditional rule beside conditions, or "
+                                         "several conditional rules of which one compares by NE, LT, LE, GE or GT");
     parts->list[parts->n++] = (struct part){ first_nr, program->n_insns };
     return 0;
 }
@@ -641,12 +646,7 @@ static int compile_parts(const struct entries *entries, struct seccomp_program *
             return -1;
         first_nr++; /* whatever follows the call has the usual default again */
     }
-    if (put_dispatcher(&parts, program, err) < 0)
-        return -1;
-    if (program->n_insns > BPF_MAXINSNS)
-        return hutch_err_set(err, E2BIG, "seccomp program of %zu instructions; the kernel takes %d",
-                             program->n_insns, BPF_MAXINSNS);
-    return 0;
+    return put_dispatcher(&parts, program, err);
 }
 
 int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_program *ret, struct hutch_err *err)
@@ -660,11 +660,15 @@ int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_prog
     if (rc == 0)
         rc = compile_parts(&entries, &program, err);
     free(entries.list);
+    if (rc == 0)
+        hutch_seccomp_shrink(&program);
+    if (rc == 0 && program.n_insns > BPF_MAXINSNS)
+        rc = hutch_err_set(err, E2BIG, "seccomp program of %zu instructions; the kernel takes %d", program.n_insns,
+                           BPF_MAXINSNS);
     if (rc < 0) {
         hutch_seccomp_program_done(&program);
         return rc;
     }
-    hutch_seccomp_shrink(&program);
     *ret = program;
     return 0;
 }

@@ -23,7 +23,9 @@
 #define MAX_NODES   2048
 #define MAX_ANSWERS 64
 #define MAX_MEMOS   1024
+#define BUCKETS     256
 #define MAX_DEPTH   2048
+#define MAX_STEPS   (1u << 21) /* instructions that are followed, all evaluations together: tens of milliseconds */
 #define FAR         255 /* the longest conditional jump */
 
 enum { NONE = -1 };
@@ -47,6 +49,13 @@ struct memo {
     size_t pc;
     struct word word;
     int node;
+    uint16_t next; /* of its bucket, as in struct memos */
+};
+
+struct memos {
+    struct memo list[MAX_MEMOS];
+    size_t n;
+    uint16_t first[BUCKETS]; /* by pc: 1 + an index of the list; 0: none */
 };
 
 struct stretch {
@@ -65,9 +74,10 @@ struct shrinker {
     int n_nodes;
     int answers[MAX_ANSWERS]; /* nodes */
     size_t n_answers;
-    struct memo memos[MAX_MEMOS];
-    size_t n_memos;
-    unsigned n_looks; /* at number or architecture: what an evaluation without one has found holds for all */
+    struct memos general; /* hold for every number and architecture */
+    struct memos current; /* hold for those that are evaluated now */
+    unsigned n_looks; /* at number or architecture: what an evaluation without one has found is general */
+    unsigned n_steps;
     struct stretch *stretches; /* owned */
     size_t n_stretches;
     int foreign; /* the answer to all calls of another architecture */
@@ -172,15 +182,42 @@ static enum outcome decide(struct shrinker *s, const struct sock_filter *insn, c
     return outcome == NONE ? IS_UNEXPECTED : outcome ? GOES_YES : GOES_NO;
 }
 
-static int recall(const struct shrinker *s, size_t pc, const struct word *word)
+static int find_memo(const struct memos *memos, size_t pc, const struct word *word)
 {
-    for (size_t i = 0; i < s->n_memos; i++) {
-        const struct memo *m = &s->memos[i];
+    for (unsigned i = memos->first[pc % BUCKETS]; i; i = memos->list[i - 1].next) {
+        const struct memo *m = &memos->list[i - 1];
 
         if (m->pc == pc && m->word.off == word->off && m->word.mask == word->mask)
             return m->node;
     }
     return NONE;
+}
+
+static int recall(struct shrinker *s, size_t pc, const struct word *word)
+{
+    int node = find_memo(&s->general, pc, word);
+
+    if (node == NONE) {
+        node = find_memo(&s->current, pc, word);
+        s->n_looks += node != NONE; /* what follows from it is no more general than it is */
+    }
+    return node;
+}
+
+static void remember(struct memos *memos, size_t pc, struct word word, int node)
+{
+    uint16_t *first = &memos->first[pc % BUCKETS];
+
+    if (memos->n == MAX_MEMOS)
+        return;
+    memos->list[memos->n++] = (struct memo){ pc, word, node, *first };
+    *first = (uint16_t)memos->n;
+}
+
+static void forget(struct memos *memos)
+{
+    memos->n = 0;
+    memset(memos->first, 0, sizeof(memos->first));
 }
 
 /* The node that stands for what the program does from @pc on, or NONE. */
@@ -195,7 +232,7 @@ static int evaluate(struct shrinker *s, size_t pc, struct word word, int depth)
         const struct sock_filter *insn;
         int yes, no;
 
-        if (pc >= s->n_insns || depth > MAX_DEPTH)
+        if (pc >= s->n_insns || depth > MAX_DEPTH || ++s->n_steps > MAX_STEPS)
             return NONE;
         insn = &s->insns[pc++];
         if (insn->code == (BPF_LD | BPF_W | BPF_ABS)) {
@@ -244,8 +281,8 @@ static int evaluate(struct shrinker *s, size_t pc, struct word word, int depth)
             return NONE;
         }
     }
-    if (with.kind == WORD_ARGUMENT && s->n_looks == looks_before && s->n_memos < MAX_MEMOS)
-        s->memos[s->n_memos++] = (struct memo){ began, with, node };
+    if (with.kind == WORD_ARGUMENT)
+        remember(s->n_looks == looks_before ? &s->general : &s->current, began, with, node);
     return node;
 }
 
@@ -286,6 +323,7 @@ static int answer_to(struct shrinker *s, uint32_t nr, bool is_foreign)
 {
     s->nr = nr;
     s->is_foreign = is_foreign;
+    forget(&s->current);
     return evaluate(s, 0, (struct word){ .kind = WORD_CONST }, 0);
 }
 

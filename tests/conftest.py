@@ -24,7 +24,8 @@ LONG = ("test_parity.py", "test_sessions.py", "test_corpus.py", "test_fidelity.p
 GROUP = 6  # tests that run one after the other at least
 
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": [],
-          "failures": [],  # of tests: the name without its group, "setup", "call" or "teardown", and the last line of what was said
+          # Of tests: the name without its group, "setup", "call" or "teardown", and the first line of the error.
+          "failures": [],
           "files": {}}  # by the name of a file: how many of its tests have passed, have failed, were skipped
 OUTCOMES = ("passed", "failed", "skipped")
 
@@ -95,8 +96,10 @@ def pytest_runtest_logreport(report):
         COUNTS["skips"].append("%s: %s" % (name, reason.replace("Skipped: ", "", 1)))
     elif report.failed:
         count(report, "failed")
-        lines = [line for line in report.longreprtext.splitlines() if line.startswith("E ")] or report.longreprtext.splitlines()
-        COUNTS["failures"].append([re.sub(r"@test_\w+\.\w+$", "", report.nodeid), report.when, lines[0].strip()[:300] if lines else ""])
+        lines = report.longreprtext.splitlines()
+        line = next((line for line in lines if line.startswith("E ")), lines[0] if lines else "")
+        name = re.sub(r"@test_\w+\.\w+$", "", report.nodeid)
+        COUNTS["failures"].append([name, report.when, line.strip()[:300]])
         if COUNTS_PATH and IS_FIRST:
             show_failure(report)
     elif report.when == "call":

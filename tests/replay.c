@@ -1,16 +1,17 @@
-/* replay.c - a fuzz target (tests/fuzz) as a test: it is called with each of its seeds, whole and cut off at some places.
- * No new inputs are drawn, so that it says the same everywhere; `make fuzz` is what looks for new ones, by libFuzzer.
+/* replay.c - a fuzz target (tests/fuzz) as a test: it is called with each of its seeds, whole and cut off at some
+ * places. It draws no new inputs, so it says the same everywhere; `make fuzz` looks for new ones, by libFuzzer.
  *
  *     NAME [DIRECTORY...]
  *
- * Without directories they are those that tests/run gives libFuzzer for a target of this name, below the tree's root. */
+ * Without directories they are those that tests/run gives libFuzzer for a target of this name, below the tree's
+ * root. */
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
 
-#define MAX_SEED 65536u /* bytes: the policies and notebooks that some targets begin with */
+#define MAX_SEED (1u << 20) /* bytes; the largest seeds are the policies */
 #define CUTS     32u
 
 /* As FUZZ_SEEDS of tests/run. */
@@ -44,6 +45,10 @@ static void replay_file(const char *path)
     }
     size = fread(data, 1, sizeof(data), file);
     fclose(file);
+    if (size == sizeof(data)) {
+        fprintf(stderr, "%s: a seed of more than %u bytes\n", path, MAX_SEED - 1);
+        exit(1);
+    }
     step = size / CUTS + 1;
     for (; len < size; len += step)
         call(data, len);

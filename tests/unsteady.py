@@ -1,12 +1,13 @@
-"""A test that fails is run again, alone, at the quiet end of a run of tests/run. One that then passes is unsteady: it is named with its
-first failure, and a few of them do not fail the run. They are faults all the same, of the product until it is shown that they
-are the test's."""
+"""A test that fails is run again, alone, at the quiet end of a run of tests/run. One that then passes is unsteady: it
+is named with its first failure, and a few of them do not fail the run. They are still faults: of the product, until
+somebody shows that they are the test's."""
 import re
 
 RUNS = 2       # again, at most
 MOST = 3       # unsteady tests that a run bears
 MOST_FAILURES = 20  # more than that have one cause, and are not run again
 NEVER = ("hostile", "kill")  # lanes in which a test that fails once has failed: it saw something get out, or survive
+HOSTILE = "tests/hostile/"   # and so has a test of these files, in whatever lane
 
 
 class Failure:
@@ -21,8 +22,8 @@ class Failure:
 
 
 def settle(rows, say):
-    """Runs the failures of all rows again, and corrects the rows: what passes counts as passed, and is in row.unsteady. What a lane of
-    NEVER has, and what is more than MOST, stays failed, with a note that says so."""
+    """Runs the failures of all rows again, and corrects the rows: a test that passes counts as passed, and is in
+    row.unsteady. One of a lane of NEVER, and one beyond MOST, stays failed, with a note that says so."""
     waiting = [(row, failure) for row in rows for failure in row.failures]
     if len(waiting) > MOST_FAILURES:
         say("%d tests have failed: none is run again" % len(waiting))
@@ -31,10 +32,11 @@ def settle(rows, say):
     for row, failure in waiting:
         if not passes_again(row, failure, say):
             continue
-        if row.lane in NEVER:
+        if row.lane in NEVER or failure.name.startswith(HOSTILE):
             row.notes.append("%s passes when it runs again, and counts as failed in this lane" % failure.name)
         elif n_unsteady >= MOST:
-            row.notes.append("%s is unsteady as well, and a run bears no more than %d such tests" % (failure.name, MOST))
+            row.notes.append("%s is unsteady as well, and a run bears no more than %d such tests"
+                             % (failure.name, MOST))
         else:
             n_unsteady += 1
             forgive(row, failure)

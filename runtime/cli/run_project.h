@@ -30,8 +30,8 @@ void hutch_run_project_done(struct run_project *project);
 int hutch_run_project_set(const struct run_project *project, const struct run_opts *opts, struct sandbox_spec *spec,
                           struct project_copy *ret_copy, struct hutch_err *err);
 
-/* Opens a regular file of the project @dirfd for reading. Links in the path may lead to other files of it, and not out of
- * it. A descriptor, the caller's to close, or -1 with errno: EXDEV for a link that leads out. */
+/* Opens a regular file of the project @dirfd for reading. Links in the path may lead to other files of it, and not out
+ * of it. A descriptor, the caller's to close, or -1 with errno: EXDEV for a link that leads out or is absolute. */
 int hutch_run_project_open(int dirfd, const char *path);
 
 #endif

@@ -52,7 +52,8 @@ bool hutch_script_is_for_node(const struct run_opts *opts, const char *path)
     return false;
 }
 
-/* Opens a script. Standard input or a FIFO could be read once only, and is none: -1. */
+/* Opens a script. -1 where it is no regular file: standard input or a FIFO can be read only once, and the run itself
+ * has to read it. */
 static int open_script(const char *path)
 {
     struct stat st;
@@ -110,7 +111,8 @@ static int read_manifest(const char *script, const char *project, struct script_
         return 0;
     fd = hutch_run_project_open(dirfd, "package.json");
     if (fd < 0 && errno == EXDEV)
-        return hutch_err_set(err, 0, "'%s/package.json' is a link that leads out of the directory", dir);
+        return hutch_err_set(err, 0, "'%s/package.json' is a link that leads out of the directory, or one with an "
+                                     "absolute path", dir);
     if (fd < 0 || hutch_fd_slurp(fd, NPM_MAX_MANIFEST, "package.json", &text, &len, &ignored) < 0)
         return hutch_err_set(err, 0, "'%s/package.json' is no file that can be read, of at most %u kB", dir,
                              NPM_MAX_MANIFEST / 1024);

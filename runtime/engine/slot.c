@@ -255,7 +255,7 @@ static int make_streams(struct slot *slot, struct hutch_err *err)
         return hutch_stream_make_pipe(&s->report_fd, &slot->theirs[THEIR_JOB], true, err);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return hutch_err_set(err, errno, "make the worker's socket");
-    hutch_fdpass_forbid(pair[0]); /* the program has the other end; an older kernel lets it send descriptors */
+    hutch_fdpass_forbid(pair[0]); /* the program has the other end; before Linux 6.16 it still can */
     s->report_fd = pair[0];
     slot->theirs[THEIR_JOB] = pair[1];
     if (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0)

@@ -142,7 +142,8 @@ static int check_rest(const char *text, bool is_foreign, struct hutch_err *err)
     if (strpbrk(text, "$\\"))
         return refuse(text, strlen(text), "has a '$' or a '\\', which no requirement needs", err);
     if (!url && memchr(text, '/', strcspn(text, ";"))) /* pip takes that for a path, whatever stands in front */
-        return refuse(text, strlen(text), "has a '/' in it, which is a path to pip: NAME or NAME>=VERSION", err);
+        return refuse(text, strlen(text), "has a '/' in it, so pip would take it for a path: write NAME or "
+                      "NAME>=VERSION", err);
     if (url && is_foreign)
         return refuse(text, strlen(text), "is a URL, which a script may not have asked for: --with takes it", err);
     if (url && !is_wheel_url(url))

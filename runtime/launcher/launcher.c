@@ -236,7 +236,7 @@ static const struct seccomp_program *program_for(struct known_spec *s, unsigned 
         return p;
     if (hutch_sandbox_compile(&s->spec, controllers, p, err) < 0)
         return NULL;
-    malloc_trim(0); /* as below */
+    malloc_trim(0); /* as in start_zygote() */
     return p;
 }
 
@@ -345,8 +345,8 @@ static void start_zygote(struct launcher *l, const struct launcher_request *requ
         refuse(l, request, request->id, &err);
     else
         reply(l, &r, NULL, &pidfd, 1);
-    /* Each sandbox's init is a fork of this process, and what it has of its heap stays with it: not what libseccomp has
-     * used and freed. */
+    /* Each sandbox's init is forked from this process and keeps a copy of its heap. So what libseccomp has used and freed
+     * goes back to the kernel first. */
     malloc_trim(0);
 }
 

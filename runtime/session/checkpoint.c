@@ -154,7 +154,7 @@ static int make_pair(int *ret_mine, int *ret_theirs, struct hutch_err *err)
         close(pair[1]);
         return -1;
     }
-    hutch_fdpass_forbid(pair[0]); /* as that of a slot */
+    hutch_fdpass_forbid(pair[0]); /* the program has the other end, as in slot.c */
     *ret_mine = pair[0];
     *ret_theirs = pair[1];
     return 0;

@@ -66,6 +66,7 @@ static int open_spawner(struct session *s, struct hutch_err *err)
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return hutch_err_set(err, errno, "make a socket for a session's processes");
+    hutch_fdpass_forbid(pair[0]); /* the spawner sends none; without Landlock a program could make it do so */
     processes->theirs = pair[1];
     processes->spawner = (struct link)LINK_INIT;
     processes->spawner.on_packet = on_packet;

@@ -21,6 +21,8 @@ HUTCH = os.path.abspath(os.environ.get("HUTCH_BIN") or os.path.join(TREE, "build
 SUITE = "trixie"
 # The file systems and processes of a suite that is stopped go with it.
 BWRAP = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--uid", "1000", "--gid", "1000", "--hostname", "hutch"]
+# A job of a shell in the background ignores these, and its children would.
+DEFAULT_SIGNALS = ["env", "--default-signal=INT,QUIT"]
 FETCH_SECONDS = 1800
 SPARE_SECONDS = 60  # hutch ends a run by itself; this is for the case that it does not
 # What `default` limits, as far as any program of some size needs more. Whatever a suite needs besides is in its row.
@@ -145,7 +147,7 @@ def copy(origin, target):
 
 def finish(words, seconds, **more):
     """Runs it, with all that it says kept away from the terminal. Its status, or "timeout"."""
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **more) as running:
+    with subprocess.Popen([*DEFAULT_SIGNALS, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **more) as running:
         try:
             said, _none = running.communicate(timeout=seconds)
             return running.returncode, said.decode(errors="replace")

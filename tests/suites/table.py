@@ -283,7 +283,7 @@ done""", limits={"pids": 128, "tmp_size": "512M", "file_size": None}, at_once=50
     timeout 300 python3 -m twisted.trial --reporter=verbose --temp-directory=/tmp/trial-$unit $unit >/mnt/data/out/$unit.txt 2>&1
     echo "=== $? $unit"; rm -rf /tmp/trial-$unit
 done""", limits={"pids": 256, "tmp_size": "512M"}, at_once=40, main=TWISTED_MAIN,
-          seen="123 modules, all that touch the kernel: 4,773 tests"),
+          seen="123 modules that touch the kernel: 4,773 tests"),
     installed("numpy", "python3-numpy", limits={"pids": 256, "file_size": None, "tmp_size": "8G", "memory": "8G"},
               main=NUMPY_MAIN, seen="26 of 70 files that touch the kernel: 1,614 tests"),
     installed("sklearn", "python3-sklearn", limits={"pids": 256, "tmp_size": "512M"}, main=SKLEARN_MAIN,

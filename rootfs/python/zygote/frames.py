@@ -110,7 +110,7 @@ def call_alone(function):
 
 def chain(places):
     """What calls a function through one frame for each place that there is."""
-    made = [(types.FunctionType(call.__code__, {}), place) for place in places]
+    made = [(types.FunctionType(call.__code__, {"__name__": place[0]}), place) for place in places]
     functions = [function for function, place in made if put(function, place)]
     if not functions:
         return call_alone

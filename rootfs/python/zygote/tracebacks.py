@@ -5,7 +5,10 @@ import frames
 
 
 def without_ours(value, traceback):
-    """@traceback without such frames; so are then those of the exceptions that led to @value."""
+    """@traceback without such frames; so are then those of the exceptions that led to @value. What is no exception, which a program may
+    hand to sys.excepthook, keeps what came with it."""
+    if not isinstance(value, BaseException):
+        return traceback
     seen = set()
     while value is not None and id(value) not in seen:
         seen.add(id(value))

@@ -531,6 +531,43 @@ static void test_program_answers_as_drawn_rules_say(void **state)
     assert_true(n_compiled > 500);
 }
 
+/* Each link of a chain looks at the number again. The program is as right as before, and is made in no time. */
+static void test_long_chains(void **state)
+{
+    static char call[] = "semctl";
+    static char *names[] = { call, NULL };
+    static const struct { size_t n_rules, n_args; } chains[] = { { 40, 1 }, { 200, 1 }, { 8, 6 }, { 60, 6 } };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(chains); i++) {
+        struct seccomp_arg args[200][SECCOMP_MAX_ARGS];
+        struct seccomp_rule list[200];
+        struct seccomp_rules rules = { .default_verdict = SECCOMP_ERRNO, .default_errnum = ENOSYS, .rules = list,
+                                       .n_rules = chains[i].n_rules };
+        struct seccomp_data data = { .nr = seccomp_syscall_resolve_name(call), .arch = NATIVE_AUDIT_ARCH };
+        struct seccomp_program program;
+        struct hutch_err err;
+
+        for (unsigned r = 0; r < chains[i].n_rules; r++) {
+            list[r] = (struct seccomp_rule){ .names = names, .verdict = SECCOMP_ALLOW, .args = args[r],
+                                             .n_args = chains[i].n_args };
+            for (unsigned k = 0; k < chains[i].n_args; k++)
+                args[r][k] = (struct seccomp_arg){ .index = k, .op = k ? SECCOMP_OP_EQ : SECCOMP_OP_GT,
+                                                   .mask = UINT64_MAX, .value = 100 + r };
+        }
+        if (hutch_seccomp_compile(&rules, &program, &err) < 0)
+            fail_msg("%zu rules: %s", chains[i].n_rules, err.msg);
+        for (uint64_t value = 90; value < 310; value++) {
+            for (unsigned k = 0; k < 6; k++)
+                data.args[k] = value - (k > 0);
+            /* Rule value - 101 is the one whose further conditions hold. */
+            assert_int_equal(interpret(&program, &data), value > 100 && (chains[i].n_args == 1 ||
+                             value - 101 < chains[i].n_rules) ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | ENOSYS);
+        }
+        hutch_seccomp_program_done(&program);
+    }
+}
+
 static void test_program_answers_as_the_profiles_say(void **state)
 {
     static const char *const names[] = { "seccomp-trusted.json", "seccomp-default.json", "seccomp-strict.json" };
@@ -1238,6 +1275,7 @@ int main(void)
         cmocka_unit_test(test_program_answers_as_the_profiles_say),
         cmocka_unit_test(test_program_answers_as_small_rule_sets_say),
         cmocka_unit_test(test_program_answers_as_drawn_rules_say),
+        cmocka_unit_test(test_long_chains),
         cmocka_unit_test(test_withheld_calls),
         cmocka_unit_test(test_granted_calls),
         cmocka_unit_test(test_other_architectures_are_killed),
