@@ -345,8 +345,8 @@ static void start_zygote(struct launcher *l, const struct launcher_request *requ
         refuse(l, request, request->id, &err);
     else
         reply(l, &r, NULL, &pidfd, 1);
-    /* Each sandbox's init is forked from this process and keeps a copy of its heap. So what libseccomp has used and freed
-     * goes back to the kernel first. */
+    /* Each sandbox's init is forked from this process and keeps a copy of its heap. So what libseccomp has used and
+     * freed goes back to the kernel first. */
     malloc_trim(0);
 }
 

@@ -163,7 +163,7 @@ SKLEARN_MAIN = "^sklearn/(datasets|%s[.]py$)" % one_of("""
     feature_extraction/tests/test_(feature_hasher|text) inspection/tests/test_permutation_importance
     linear_model/tests/test_(coordinate_descent|least_angle|logistic) manifold/tests/test_mds metrics/tests/test_pairwise
     model_selection/tests/test_(search|validation) neighbors/tests/test_neighbors
-    tests/test_(build|check_build|config|init|min_dependencies_readme|multioutput|pipeline)
+    (?:tests)/test_(build|check_build|config|init|min_dependencies_readme|multioutput|pipeline)
     utils/tests/test_(parallel|pprint|show_versions|testing|utils|validation)""")
 MATPLOTLIB_MAIN = "^matplotlib/tests/test_%s[.]py$" % one_of("""
     agg animation backend_.* backends_interactive basic cbook compare_images determinism doc dviread figure

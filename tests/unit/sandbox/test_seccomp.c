@@ -457,7 +457,7 @@ static void compare_with_program(const char *name, const struct seccomp_rules *r
 
 #define DRAWN_RULES 6
 
-/* A rule about one call: one or two conditions, on arguments 0 and 1, with small numbers and with ones beyond 32 bits. */
+/* A rule about one call: one or two conditions, on arguments 0 and 1, with small numbers and ones beyond 32 bits. */
 static void draw_rule(uint64_t *random, struct seccomp_rule *rule)
 {
     static const uint64_t values[] = { 0, 1, 2, 3, 7, 8, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x100000001,
