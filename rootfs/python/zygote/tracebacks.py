@@ -5,8 +5,8 @@ import frames
 
 
 def without_ours(value, traceback):
-    """@traceback without such frames; so are then those of the exceptions that led to @value. A value that is no exception,
-    which a program may hand to sys.excepthook, keeps what came with it."""
+    """@traceback without such frames; so are then those of the exceptions that led to @value. A value that is no
+    exception, which a program may hand to sys.excepthook, keeps what came with it."""
     if not isinstance(value, BaseException):
         return traceback
     seen = set()
