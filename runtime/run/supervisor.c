@@ -268,9 +268,11 @@ bool hutch_supervisor_is_signalling(const struct supervisor *s)
 void hutch_supervisor_pass_signal(struct supervisor *s, int sig)
 {
     bool is_second = s->passed_signal != 0;
+    /* A program that has printed has started, also where init has not had the time to tell. */
+    bool has_started = s->t_started != 0 || s->out.seen > 0 || s->err_out.seen > 0;
 
     s->passed_signal = sig;
-    if (is_second || s->t_started == 0)
+    if (is_second || !has_started)
         hutch_supervisor_end(s, END_SIGNAL);
     else
         end_softly(s, END_SIGNAL, sig, KILL_AFTER_SIGNAL_MS);

@@ -244,7 +244,7 @@ def test_a_script_that_says_it_wrongly(home, tmp_path, text, says):
 
 
 @pytest.mark.parametrize("requirement, says", [
-    ("frob>=1,evil @ https://127.0.0.1:1/evil-1.0-py3-none-any.whl", "pip: "), ("s==1.txt", "pip: "), ("s==1.whl", "pip: "),
+    ("frob>=1,evil @ https://127.0.0.1:1/evil-1.0-py3-none-any.whl", "has a '/' in it"), ("s==1.txt", "pip: "), ("s==1.whl", "pip: "),
     ("frob; python_version in '2.7,3.0'", None),
 ])
 def test_what_a_script_wants_is_one_requirement_each(home, folder, tmp_path, requirement, says):

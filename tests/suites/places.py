@@ -26,7 +26,7 @@ DEFAULT_SIGNALS = ["env", "--default-signal=INT,QUIT"]
 FETCH_SECONDS = 1800
 SPARE_SECONDS = 60  # hutch ends a run by itself; this is for the case that it does not
 # What `default` limits, as far as any program of some size needs more. Whatever a suite needs besides is in its row.
-RAISED = {"memory": "4G", "wall": "1h", "data_size": None, "data_files": None, "output": "256M", "cpus": 2}
+RAISED = {"memory": "4G", "wall": "1h", "cpu_time": None, "data_size": None, "data_files": None, "output": "256M", "cpus": 2}
 
 
 class Missing(Exception):
