@@ -287,7 +287,7 @@ static enum kind kind_of(const struct seccomp_rule *rule)
     return rule->n_args > 0 ? EQUALITY : UNCONDITIONAL;
 }
 
-/* By call, and then by kind. */
+/* By call, and then by kind: the rules that make one filter stand together, and the call's otherwise is the last. */
 static int compare_entries(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
@@ -510,17 +510,10 @@ static size_t count_of_call(const struct entries *entries, size_t from)
  * condition. */
 static const struct seccomp_rule *find_otherwise(const struct entries *entries, size_t from)
 {
-    const struct seccomp_rule *otherwise = NULL;
-    size_t n = count_of_call(entries, from);
-    bool has_condition = false;
+    const struct seccomp_rule *first = entries->list[from].rule;
+    const struct seccomp_rule *last = entries->list[from + count_of_call(entries, from) - 1].rule;
 
-    for (size_t i = from; i < from + n; i++) {
-        if (entries->list[i].rule->n_args > 0)
-            has_condition = true;
-        else
-            otherwise = entries->list[i].rule;
-    }
-    return has_condition ? otherwise : NULL;
+    return kind_of(last) == UNCONDITIONAL && kind_of(first) != UNCONDITIONAL ? last : NULL;
 }
 
 /* libseccomp makes one tree of all rules about a call, and where one of several compares other than by EQ or MASKED_EQ,
@@ -612,7 +605,7 @@ static int compile_own_part(uint32_t otherwise, const struct entry *entries, siz
                                    : compile_part(otherwise, entries, n, program, err);
 }
 
-/* What is compiled next is the part of the calls from @first_nr on. */
+/* Notes that the code which is compiled next is the part for the calls from @first_nr on. */
 static int begin_part(struct parts *parts, int first_nr, const struct seccomp_program *program, struct hutch_err *err)
 {
     if (parts->n == MAX_PARTS)

@@ -42,7 +42,7 @@ struct seccomp_rule {
     char **names;     /* NULL-terminated, owned */
     enum seccomp_verdict verdict;
     int errnum;       /* ERRNO only */
-    struct seccomp_arg *args; /* owned; NULL where there is none */
+    struct seccomp_arg *args; /* owned; NULL when the rule has no condition */
     size_t n_args;            /* at most SECCOMP_MAX_ARGS */
 };
 

@@ -24,7 +24,7 @@ LONG = ("test_parity.py", "test_sessions.py", "test_corpus.py", "test_fidelity.p
 GROUP = 6  # tests that run one after the other at least
 
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": [],
-          # Of tests: the name without its group, "setup", "call" or "teardown", and the first line of the error.
+          # Each failure has the name of its test without the group, "setup", "call" or "teardown", and one line of the error.
           "failures": [],
           "files": {}}  # by the name of a file: how many of its tests have passed, have failed, were skipped
 OUTCOMES = ("passed", "failed", "skipped")

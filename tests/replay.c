@@ -1,31 +1,22 @@
 /* replay.c - a fuzz target (tests/fuzz) as a test: it is called with each of its seeds, whole and cut off at some
  * places. It draws no new inputs, so it says the same everywhere; `make fuzz` looks for new ones, by libFuzzer.
  *
- *     NAME [DIRECTORY...]
+ *     NAME DIRECTORY...
  *
- * Without directories they are those that tests/run gives libFuzzer for a target of this name, below the tree's
- * root. */
+ * The directories are those that tests/run gives libFuzzer for the target of this name. It fails where they have no
+ * seeds. */
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>
 #include <limits.h>
-#include <stdbool.h>
 
 #define MAX_SEED (1u << 20) /* bytes; the largest seeds are the policies */
 #define CUTS     32u
 
-/* As FUZZ_SEEDS of tests/run. */
-static const struct { const char *target, *directory; } more_seeds[] = {
-    { "policy", "policies" },
-    { "seccomp_profile", "policies" },
-    { "notebook", "tests/notebooks" },
-    { "batch_source", "tests/e2e/batch" },
-};
-
 /* A copy of its own for each call, so that a tool that watches memory sees a read beyond its end. */
 static void call(const uint8_t *data, size_t size)
 {
-    uint8_t *copy = malloc(size ? size : 1);
+    uint8_t *copy = calloc(1, size ? size : 1);
 
     fuzz_check(copy);
     memcpy(copy, data, size);
@@ -78,22 +69,15 @@ static unsigned replay_directory(const char *path)
 
 int main(int argc, char **argv)
 {
-    const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
-    char seeds[PATH_MAX];
     unsigned n = 0;
 
     for (int i = 1; i < argc; i++)
         n += replay_directory(argv[i]);
-    if (argc == 1) {
-        snprintf(seeds, sizeof(seeds), "tests/fuzz/seeds/%s", name);
-        n += replay_directory(seeds);
-        for (size_t i = 0; i < sizeof(more_seeds) / sizeof(more_seeds[0]); i++)
-            if (strcmp(more_seeds[i].target, name) == 0)
-                n += replay_directory(more_seeds[i].directory);
-    }
     call((const uint8_t *)"", 0);
-    printf("%s: %u seeds\n[  PASSED  ] 1 test(s).\n", name, n);
-    if (n == 0)
-        fprintf(stderr, "%s: no seeds in tests/fuzz/seeds/%s\n", name, name);
-    return n == 0;
+    if (n == 0) {
+        fprintf(stderr, "%s: no seeds; they are to be in tests/fuzz/seeds\n", argv[0]);
+        return 1;
+    }
+    printf("%s: %u seeds\n[  PASSED  ] 1 test(s).\n", argv[0], n);
+    return 0;
 }

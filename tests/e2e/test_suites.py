@@ -183,7 +183,7 @@ def test_file_and_table_agree():
     ({}, ["io/a", "io/b"]), ({"HUTCH_SUITES_ALL": "1"}, ["io/a", "re/c", "io/b"]),
     ({"HUTCH_SUITES_ALL": ""}, ["io/a", "io/b"]),
     ({"HUTCH_SUITES_UNITS": "c$|d$"}, ["re/c"]), ({"HUTCH_SUITES_UNITS": "^io/a", "HUTCH_SUITES_ALL": "1"}, ["io/a"])],
-    ids=["main", "all", "an empty word is none", "a named unit that is not main", "both"])
+    ids=["main", "all", "an empty word chooses nothing", "a named unit that is not main", "both"])
 def test_which_units_run(environment, expected):
     suite = table.Suite("a", "a's", "", "c", "", "", "", reading.statuses, main="^io/",
                         left_out={"io/d": "it never comes to an end"})

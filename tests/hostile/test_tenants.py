@@ -305,7 +305,7 @@ WORST = {
                                 "    except BlockingIOError: pass\nexcept OSError: pass\nprint('ready', flush=True)\ntime.sleep(60)",
     # A connection with data that nobody reads waits in close(2) for as long as SO_LINGER says.
     "descriptors that are long in closing": """
-import array, os, socket, struct, time
+import array, os, signal, socket, struct
 listener = socket.create_server(("127.0.0.1", 0), backlog=64)
 for _ in range(20):
     if os.fork(): continue
@@ -320,7 +320,7 @@ for _ in range(20):
         except OSError: one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
     os._exit(0)
 print("ready", flush=True)
-time.sleep(60)""",
+signal.pause()""",
     "pipes": "import fcntl, os, time\nkept = []\ntry:\n  while True:\n    kept.append(os.pipe())\n"
              "    try: fcntl.fcntl(kept[-1][1], 1031, 1 << 20)\n    except OSError: pass\n    os.set_blocking(kept[-1][1], False)\n"
              "    try:\n      while True: os.write(kept[-1][1], b'x' * 65536)\n    except BlockingIOError: pass\nexcept OSError: pass\nprint('ready', flush=True)\ntime.sleep(60)",

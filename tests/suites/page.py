@@ -22,7 +22,7 @@ All run with these limits in place of the policy's: %s.
 The column "raised" has what a suite needs besides. "Seen" says how far the suite has been run; a
 row without an entry has never been run.
 
-Of a long suite only the units that touch the kernel run by default, so that the check ends in time;
+A long suite runs only its units that touch the kernel, so that the check ends in time;
 `HUTCH_SUITES_ALL=1` runs the rest as well.
 %s
 

@@ -39,7 +39,7 @@ class Suite:
     left_out: dict = dataclasses.field(default_factory=dict)  # unit: reason
     environment: dict = dataclasses.field(default_factory=dict)
     way: str = "cold"        # see places.Side; `run` of the others is Python, with the units in UNITS
-    # Of a long suite, a regular expression of the units that touch the kernel. Only these run by default.
+    # A long suite names here, by a regular expression, its units that touch the kernel. Only these run by default.
     main: str = ""
     seen: str = ""           # how far it has been seen to run: a number of tests, or a part; empty where it has not
 
