@@ -51,6 +51,20 @@ static void set_verdict(struct supervisor *s, enum hutch_verdict verdict, const 
     va_end(ap);
 }
 
+/* Hutch ends what is over a limit by SIGKILL. A program that ends by itself in the meantime has the same result: an exit code
+ * of 0 would say that nothing is missing, and which of the two was first is chance. */
+static void set_killed(struct run_result *res)
+{
+    res->exit_code = -1;
+    res->signal = SIGKILL;
+}
+
+/* Whether the program was asked to end, and had time for it: then the way in which it ended is its answer. */
+static bool was_asked(enum end_reason reason)
+{
+    return reason == END_TIMEOUT || reason == END_SIGNAL;
+}
+
 static void decide_own_end(struct supervisor *s)
 {
     struct run_result *res = s->result;
@@ -60,6 +74,7 @@ static void decide_own_end(struct supervisor *s)
     if (WIFEXITED(s->status)) {
         res->exit_code = WEXITSTATUS(s->status);
         if (cpu_limit && cpu_used > cpu_limit) { /* between the last look and its end */
+            set_killed(res);
             set_verdict(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
             return;
         }
@@ -98,8 +113,8 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
         decide_setup(s);
         return;
     }
-    if (s->reason != END_OWN && !s->has_ended)
-        res->signal = SIGKILL;
+    if (s->reason != END_OWN && !(s->has_ended && was_asked(s->reason)))
+        set_killed(res);
     else if (s->has_ended && WIFSIGNALED(s->status))
         res->signal = WTERMSIG(s->status);
     else if (s->has_ended)

@@ -535,11 +535,13 @@ BURSTS = {
 
 @pytest.mark.parametrize("burst", BURSTS)
 def test_data_size_of_a_program_that_ends_at_once(policy, data, burst):
-    """Before every verdict there is a last count. What is over the limit in a directory of hutch's own is not kept."""
+    """Before every verdict there is a last count. What is over the limit in a directory of hutch's own is not kept, and the
+    exit code 0 of the program does not say otherwise."""
     limited = policy(limits={"data_size": "20M"}, data_place="disk")
     result = run_json("--policy", limited, "-c", BURSTS[burst])
     assert result["verdict"] == "output_limit" and result["message"].endswith("none of its files were kept"), result
-    assert result["files"]["directory"] is None
+    assert result["files"]["directory"] is None and (result["exit_code"], result["signal"]) == (None, "SIGKILL"), result
+    assert run("--policy", limited, "-c", BURSTS[burst]).returncode == 128 + signal.SIGKILL
     result = run_json("--policy", limited, "--data", str(data), "-c", BURSTS[burst])
     assert result["verdict"] == "output_limit" and result["message"].endswith("its files were left there"), result
 
