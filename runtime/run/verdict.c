@@ -51,8 +51,8 @@ static void set_verdict(struct supervisor *s, enum hutch_verdict verdict, const 
     va_end(ap);
 }
 
-/* Hutch ends what is over a limit by SIGKILL. A program that ends by itself in the meantime has the same result: an exit code
- * of 0 would say that nothing is missing, and which of the two was first is chance. */
+/* Hutch ends what is over a limit by SIGKILL. A program that ends well by itself in the meantime has the same result: an exit
+ * code of 0 would say that nothing is missing, and which of the two was first is chance. */
 static void set_killed(struct run_result *res)
 {
     res->exit_code = -1;
@@ -74,7 +74,8 @@ static void decide_own_end(struct supervisor *s)
     if (WIFEXITED(s->status)) {
         res->exit_code = WEXITSTATUS(s->status);
         if (cpu_limit && cpu_used > cpu_limit) { /* between the last look and its end */
-            set_killed(res);
+            if (res->exit_code == 0)
+                set_killed(res);
             set_verdict(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
             return;
         }
@@ -113,10 +114,12 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
         decide_setup(s);
         return;
     }
-    if (s->reason != END_OWN && !(s->has_ended && was_asked(s->reason)))
+    if (s->reason != END_OWN && !s->has_ended)
         set_killed(res);
     else if (s->has_ended && WIFSIGNALED(s->status))
         res->signal = WTERMSIG(s->status);
+    else if (s->has_ended && WEXITSTATUS(s->status) == 0 && s->reason != END_OWN && !was_asked(s->reason))
+        set_killed(res);
     else if (s->has_ended)
         res->exit_code = WEXITSTATUS(s->status);
     /* The cgroup's count is the kernel's own; it ended everything at once, init too. */

@@ -142,7 +142,7 @@ static void test_verdicts(void **state)
         { "kill -XCPU $$", LIMIT_CPU_TIME, 60000, HUTCH_ERROR, -1, SIGXCPU, "", "", "" }, /* it only says so */
         { "head -c 2000 /dev/zero >big; while :; do :; done", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, -1, SIGKILL,
           "", "", "/mnt/data holds more than 1024 bytes or 0 files; none of its files were kept" },
-        { "head -c 20000 /dev/zero >big", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, 0, 0, "", "",
+        { "head -c 20000 /dev/zero >big", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "",
           "/mnt/data holds more than 1024 bytes or 0 files; none of its files were kept" }, /* it ends at once */
         { ": >a; : >b; : >c; while :; do :; done", LIMIT_DATA_FILES, 2, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "",
           "/mnt/data holds more than 0 bytes or 2 files; none of its files were kept" },

@@ -135,8 +135,12 @@ static void test_ends(void **state)
         { "gone before it began", false, false, 0, END_OWN, HUTCH_SETUP_FAILED, 125, 0,
           "the sandbox was killed from outside before it was ready" },
         { "cancelled", true, false, 0, END_CANCELLED, HUTCH_KILLED, -1, SIGKILL, "the run was cancelled" },
-        { "cancelled, and ended by itself", true, true, STATUS_EXIT_0, END_CANCELLED, HUTCH_KILLED, 0, 0,
+        { "cancelled, and ended by itself", true, true, STATUS_EXIT_0, END_CANCELLED, HUTCH_KILLED, -1, SIGKILL,
           "the run was cancelled" },
+        { "cancelled, and failed by itself", true, true, STATUS_EXIT_3, END_CANCELLED, HUTCH_KILLED, 3, 0,
+          "the run was cancelled" },
+        { "told to stop, and ended by itself", true, true, STATUS_EXIT_0, END_TIMEOUT, HUTCH_TIMEOUT, 0, 0,
+          "the run took longer than 0 ms" },
         { "cpu", true, false, 0, END_CPU_TIME, HUTCH_CPU_TIME, -1, SIGKILL,
           "the program used more than 50 ms of CPU time" },
     };
