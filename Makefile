@@ -71,6 +71,10 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/*/test
 
 SUBMAKE = $(MAKE) --no-print-directory -j $(shell nproc)
 
+# Counts what a step of `make check` takes, for the table at its end.
+STEPS := $(B)/steps
+STEP   = @python3 tests/steps.py $(STEPS)
+
 # One short line for each file; `make V=1` shows the commands.
 ifeq ($(V),)
 Q   := @
@@ -231,22 +235,36 @@ fuzz: ## run each fuzz target for an hour; HUTCH_FUZZ_SECONDS says otherwise
 # What is there already is not fetched again.
 .PHONY: clients
 clients: ## fetch the clients and servers of others that tests use, by npm and apt
-	@tests/clients/install build/clients
-	@tests/proxies/install build/clients/proxies
+	$(STEP) 'fetch clients of others' tests/clients/install build/clients
+	$(STEP) 'fetch servers of others' tests/proxies/install build/clients/proxies
 
+# All that the lanes need, made once, after the packages.
+.PHONY: test-parts
+test-parts:
+	$(STEP) 'build everything' $(SUBMAKE) all unit clients test-images test-tarball
+
+# Debian 12 alone can link it, see .ci/dist/libraries.
+.PHONY: test-tarball
+test-tarball: all
+	@pkg-config --atleast-version=3 libcgroup || python3 tests/steps.py $(STEPS) 'link the tarball and make its image' $(SUBMAKE) image
+
+.PHONY: test-images
+test-images: $(addprefix $(HUTCH_TEST_IMAGES)/,minimal.tar python.tar node.tar)
+
+# The packages come first, and all of them at once.
 .PHONY: check
-check: ## install what is missing, build, and run every test lane once
-	@.ci/packages build images test
-	@$(SUBMAKE) all unit clients
-	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
+check: export HUTCH_TEST_STEPS := $(abspath $(STEPS))
+check: ## install what is missing, build, and run the main path of everything (12 minutes)
+	@rm -f $(STEPS)
+	@.ci/packages build images test tarball
+	@$(MAKE) --no-print-directory test-parts
 	@tests/run B=$(B)
 
 .PHONY: check-bookworm
 check-bookworm: ## the lanes that run Python, with images of Debian 12
-	@.ci/packages build images test
-	@$(SUBMAKE) all unit clients
-	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
-	@HUTCH_SUITE=bookworm HUTCH_TEST_IMAGES=$(CURDIR)/build/images/bookworm tests/run B=$(B) e2e hostile warm kill
+	@.ci/packages build images test tarball
+	@$(MAKE) --no-print-directory test-parts
+	@HUTCH_SUITE=bookworm HUTCH_TEST_IMAGES=$(CURDIR)/build/images/bookworm tests/run --full B=$(B) e2e hostile warm kill
 
 .PHONY: check-images
 check-images: ## build images by the Dockerfile and of others with podman and buildah, and use them (half an hour)
@@ -263,12 +281,20 @@ check-programs: ## run compilers, servers, converters and browsers of Debian ins
 	@HUTCH_BIN=$(abspath $(B))/hutch tests/programs/run
 
 .PHONY: check-full
-check-full: ## the same as root, as a user, without control groups, and with every kernel
-	@.ci/packages build images test kernel fuzz
-	@$(SUBMAKE) all unit clients
-	@pkg-config --atleast-version=3 libcgroup || $(SUBMAKE) image # .ci/dist/libraries says why
-	@$(SUBMAKE) fuzz-targets
+check-full: export HUTCH_TEST_STEPS := $(abspath $(STEPS))
+check-full: ## what check runs and what it leaves out: rare races, other users and kernels, libFuzzer (an hour)
+	@rm -f $(STEPS)
+	@.ci/packages build images test tarball kernel fuzz
+	@$(MAKE) --no-print-directory test-parts
+	$(STEP) 'compile fuzz targets' $(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
+
+.PHONY: check-everyone
+check-everyone: ## all lanes as root, as a user, and without control groups (hours)
+	@.ci/packages build images test tarball kernel fuzz
+	@$(MAKE) --no-print-directory test-parts
+	@$(SUBMAKE) fuzz-targets
+	@tests/run --everyone B=$(B)
 
 .PHONY: check-suites
 check-suites: ## run other people's test suites inside and outside and compare (hours); HUTCH_SUITES="grep sed" chooses
@@ -431,7 +457,8 @@ check-debian: $(HUTCH_TEST_IMAGES)/minimal.tar $(HUTCH_TEST_IMAGES)/python.tar $
 $(HUTCH_TEST_IMAGES)/%.tar:
 	@.ci/packages images
 	@mkdir -p $(@D)
-	rootfs/build.sh $* $@
+	$(STEP) 'build the image $*' rootfs/build.sh $* $@.part
+	@mv $@.part $@
 
 # Debian packages, by debhelper in a copy of the tree: dpkg-buildpackage leaves what it makes beside that.
 .PHONY: deb

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import sys
+import time
 
 import pytest
 
@@ -11,7 +12,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["HUTCH_HOME"] += "." + os.environ["PYTEST_XDIST_WORKER"]
 
-import support  # noqa: E402  (the path comes first)
+import full  # noqa: E402  (the path comes first)
+import groups  # noqa: E402
+import support  # noqa: E402
 
 COUNTS_PATH = os.environ.get("HUTCH_TEST_COUNTS")
 IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # where several share the work, who started them counts
@@ -26,7 +29,8 @@ GROUP = 6  # tests that run one after the other at least
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": [],
           # Each failure has the name of its test without the group, "setup", "call" or "teardown", and one line of the error.
           "failures": [],
-          "files": {}}  # by the name of a file: how many of its tests have passed, have failed, were skipped
+          "files": {},   # by the name of a file: how many of its tests have passed, have failed, were skipped
+          "costs": {}}   # by the path of a file: its seconds, and those of processors or None
 OUTCOMES = ("passed", "failed", "skipped")
 
 
@@ -51,15 +55,23 @@ def policy(tmp_path):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Where several processes share the work (--dist loadgroup), these are the parts: the tests of a file that share
-    what was made for all of them stay together, and others are handed out in small groups."""
+    """`make check` leaves out what is for `make check-full`. Where several processes share the work (--dist loadgroup), these are the
+    parts: the tests of a file that share what was made for all of them stay together, and others are handed out in small groups."""
+    if full.IS_SHORT:
+        left_out = {item for item in items if full.is_for_full(item.nodeid)}
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     if not getattr(config.option, "loadgroup", False):
         return
     places, shared = {}, set()
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         name = item.path.name.partition(".")[0]
-        if any(found[-1].scope == "module" for found in fixtures):
+        family = getattr(getattr(item, "callspec", None), "params", {}).get("probe")
+        if family:  # each process that runs probes has a victim of its own
+            group = "%s.%s" % (name, family.family)
+            shared.add(item)
+        elif any(found[-1].scope == "module" for found in fixtures):
             group = name + ".shared"
             shared.add(item)
         else:
@@ -67,6 +79,23 @@ def pytest_collection_modifyitems(config, items):
             group = "%s.%d" % (name, places[name] // GROUP)
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: (item not in shared, LONG.index(item.path.name) if item.path.name in LONG else len(LONG)))
+
+
+# What a test has cost, between the end of the one before and its own.
+LAST = [time.monotonic(), groups.cpu()]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(call):
+    made = yield
+    if call.when == "teardown":
+        now = [time.monotonic(), groups.cpu()]
+        made.get_result().user_properties.append(("cost", [each - last for each, last in zip(now, LAST)]))
+        LAST[:] = now
+
+
+def pytest_unconfigure():
+    groups.leave()
 
 
 def show_failure(report):
@@ -109,7 +138,10 @@ def pytest_runtest_logreport(report):
         if "test_control[" in report.nodeid:
             COUNTS["controls"] += 1
 
-
+    cost = dict(report.user_properties).get("cost")
+    if cost and report.when == "teardown":
+        path = re.sub(r"^.*?([^/]+/[^/]+\.py)::.*", r"\1", report.nodeid, flags=re.DOTALL)
+        COUNTS["costs"][path] = [sum(each) for each in zip(COUNTS["costs"].get(path, [0, 0]), cost)]
     if COUNTS_PATH and IS_FIRST:
         write_counts()
 

@@ -1,5 +1,5 @@
 """hutch dies by SIGKILL at any moment: nothing of the sandbox runs on, and the next start sweeps what lies
-about. Two hundred times, at moments spread over the setup, the start of Python and the run; and then hutch with an
+about. Two hundred times (thirty-two in `make check`), at moments spread over the setup, the start of Python and the run; and then hutch with an
 engine in it, and the engine's own processes."""
 import contextlib
 import os
@@ -11,10 +11,11 @@ import time
 import pytest
 
 import engine
+import full
 import support
 from support import comm, command, run
 
-TIMES = {"cold": 200, "warm": 80}
+TIMES = {"cold": 32, "warm": 32} if full.IS_SHORT else {"cold": 200, "warm": 80}
 SEED = int(os.environ.get("HUTCH_TEST_SEED", "20240607"))
 
 # Writes files, and leaves daemons in sessions of their own that do the same.
@@ -125,7 +126,7 @@ def test_killed_many_times(data, path, policy):
             assert run("-c", "print('swept')").stdout == b"swept\n"
             assert support.live_runs() + support.dead_runs() == [], "the next start sweeps state"
             assert groups() <= before_groups, "the next start sweeps control groups"
-    assert early > 5 and late > 5, "all kills hit one phase: %d before the script, %d after" % (early, late)
+    assert early > 3 and late > 3, "all kills hit one phase: %d before the script, %d after" % (early, late)
     assert swept > 0, "no kill left anything to sweep"
     assert open("/proc/self/mountinfo", encoding="utf-8").read() == before_mounts
     assert set(os.listdir(os.environ.get("TMPDIR", "/tmp"))) - temporary == set() or not os.environ.get("TMPDIR")

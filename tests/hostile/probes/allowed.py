@@ -222,7 +222,7 @@ def semaphores_of_system_v():
 def give_a_file_away():
     """chown(2) to another user: who reads the directory would take the file for that user's. By each of the four calls, with
     what the kernel takes for no id beside it."""
-    path = host.outside and "/tmp/hutch-probe-owner" or "/tmp/owner"
+    path = host.outside and "/tmp/hutch-probe-owner-" + host.token or "/tmp/owner"
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         for uid, gid in ((0, -1), (-1, 0), (65534, 65534), (1001, 1000)):
@@ -244,7 +244,7 @@ def give_a_file_away():
 def setgid_file_for_another_user():
     """A program with the bit setgid, owned by one's own group: whoever executes it on the host has that group. chown to oneself
     is allowed, so also after it."""
-    path = "/tmp/hutch-probe-setgid" if host.outside else "/mnt/data/groups-file"
+    path = "/tmp/hutch-probe-setgid-" + host.token if host.outside else "/mnt/data/groups-file"
     with open(path, "w", encoding="ascii") as file:
         file.write("#!/bin/sh\nid\n")
     os.chown(path, os.getuid(), os.getgid())
@@ -261,7 +261,7 @@ def setgid_file_for_another_user():
 @probe(control="user", refused=REFUSALS + ("EOPNOTSUPP", "ENOTSUP"), leaves=("steered",))
 def attribute_that_steers_an_overlay():
     """user.overlay.opaque on a directory of /mnt/data: an overlay that is mounted over it later hides what is below."""
-    path = "/tmp/hutch-probe-steered" if host.outside else "/mnt/data/steered"
+    path = "/tmp/hutch-probe-steered-" + host.token if host.outside else "/mnt/data/steered"
     os.makedirs(path, exist_ok=True)
     try:
         os.setxattr(path, "user.overlay.opaque", b"y")
