@@ -1,5 +1,6 @@
 """make install and make uninstall: what was built is copied, wherever to, and taken away again; nothing is compiled."""
 import os
+import re
 import subprocess
 
 import pytest
@@ -124,3 +125,20 @@ def test_what_others_can_write_did_not_come_with_hutch(tmp_path, asked, planted,
     done = subprocess.run([str(prefix / "bin/hutch"), *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
                           env={"HUTCH_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]})
     assert done.returncode == 125 and sentence in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("target, parts", [("check", ("all", "unit", "clients", "test-images", "image")), ("demo", ("all",)),
+                                           ("check-full", ("all", "unit", "clients", "test-images", "image", "fuzz-targets"))])
+def test_packages_that_are_missing_are_named_at_once(target, parts, tmp_path):
+    """Before anything is built: what the parts want later is among what is wanted first."""
+    def wanted(name):
+        done = subprocess.run(["make", "-n", "--no-print-directory", "-C", SOURCE, name, "B=%s/build" % tmp_path,
+                               "HUTCH_TEST_IMAGES=%s/images" % tmp_path], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return [words.split() for words in re.findall(r"\.ci/packages ([a-z ]+)$", done.stdout, re.MULTILINE)], done.stdout
+
+    (first, *later), said = wanted(target)
+    assert said.index(".ci/packages") < said.index("make --no-print-directory"), said
+    for words in later + [words for part in parts for words in wanted(part)[0]]:
+        assert set(words) <= set(first), words
