@@ -9,6 +9,7 @@ import zlib
 ROWS = (
     (r"^warm:.*hostile/test_hostile.py::", r"test_probe\[warm\.|bombs\.|lifetime\.", "The lane hostile has all of them, cold."),
     (r"^warm:", 4, "The same options and limits by way of an engine; each fourth stays."),
+    (r"hostile/test_cells.py::test_probe", 3, "The hostile programs, which test_hostile.py has, as cells of a session; each third stays."),
     (r"soak/test_soak.py::(test_killed_parts|test_sessions|test_hostile_workers)", None,
      "Rare races. The lane kill has each kind of death once; test_flat has that nothing grows."),
     (r"soak/test_gateway_(load|slow).py::", None, "A load, and clients that take a minute for an answer."),
@@ -66,6 +67,6 @@ def is_for_full(nodeid):
             if keeps is None:
                 return True
             if isinstance(keeps, int):
-                return zlib.crc32(nodeid.rpartition("/")[2].encode()) % keeps != 0 and not REFUSALS.search(name)
+                return zlib.crc32(nodeid.rpartition("/")[2].encode()) % keeps != 0 and not REFUSALS.search(nodeid.partition("::")[2])
             return not keeps.search(name)
     return False

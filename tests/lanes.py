@@ -103,8 +103,10 @@ def fuzz_seeds(scratch, name):
     return [path for path in paths if os.path.isdir(path)]
 
 
-def unit_lane(scratch, identity, row):
+def unit_lane(scratch, identity, row, only=()):
+    """@only: ROOM/PROGRAM of those that run; () for all."""
     names = sorted("%s/%s" % (room, name) for room in os.listdir(scratch.unit) for name in os.listdir(os.path.join(scratch.unit, room)))
+    names = [name for name in names if not only or name in only]
     environment = dict(identity.environment(scratch), CMOCKA_MESSAGE_OUTPUT="STDOUT",
                        HUTCH_LAUNCHER=os.path.join(scratch.path, "installed/usr/local/libexec/hutch-launcher"),
                        HUTCH_HELPER=os.path.join(scratch.programs, "helper.so"),
@@ -227,12 +229,12 @@ def pytest_lane(scratch, identity, row, words_of_pass):
 
 
 def run_lane(scratch, identity, lane, words=(), label=None):
-    """@words: which part of it, for pytest."""
+    """@words: which part of it, for pytest; of the lane unit, the names of programs."""
     row = Row(lane, label or identity.label)
     say("---- %s as %s begins" % (lane, row.who))
     started, cpu = time.monotonic(), identity.cpu()
     if lane == "unit":
-        unit_lane(scratch, identity, row)
+        unit_lane(scratch, identity, row, words)
     elif lane == "fuzz":
         fuzz_lane(scratch, identity, row)
     else:
