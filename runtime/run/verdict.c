@@ -51,8 +51,8 @@ static void set_verdict(struct supervisor *s, enum hutch_verdict verdict, const 
     va_end(ap);
 }
 
-/* Hutch ends what is over a limit by SIGKILL. A program that ends well by itself in the meantime has the same result: an
- * exit code of 0 would say that nothing is missing, and which of the two was first is chance. */
+/* Hutch ends what is over a limit by SIGKILL. A program that ends well by itself in the meantime has the same result:
+ * an exit code of 0 would say that nothing is missing, and which of the two was first is chance. */
 static void set_killed(struct run_result *res)
 {
     res->exit_code = -1;
