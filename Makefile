@@ -289,6 +289,12 @@ check-full: ## what check runs and what it leaves out: rare races, other users a
 	$(STEP) 'compile fuzz targets' $(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
 
+.PHONY: check-steady
+check-steady: ## run check's lanes eight times, as root and as a user, on a quiet, a busy and a slow machine (root, two hours)
+	@.ci/packages build images test tarball
+	@$(MAKE) --no-print-directory test-parts
+	@tests/steady
+
 .PHONY: check-everyone
 check-everyone: ## all lanes as root, as a user, and without control groups (hours)
 	@.ci/packages build images test tarball kernel fuzz
