@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <search.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -59,20 +60,73 @@ static int append(struct tokens *tokens, const struct token *token)
     return 0;
 }
 
-static int add(struct tokens *tokens, const struct token *token, const char *what, unsigned line, struct hutch_err *err)
+/* ---- order ---- */
+
+static int by_name(const void *a, const void *b)
 {
-    for (size_t i = 0; i < tokens->n; i++)
-        if (strcmp(tokens->rows[i]->name, token->name) == 0 ||
-            memcmp(tokens->rows[i]->hash, token->hash, TOKEN_HASH_SIZE) == 0)
-            return hutch_err_set(err, 0, "%s: line %u: '%s' has the name or the hash of an earlier line", what, line,
-                                 token->name);
-    if (tokens->n == MAX_TOKENS)
+    return strcmp(((const struct token *)a)->name, ((const struct token *)b)->name);
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    return memcmp(((const struct token *)a)->hash, ((const struct token *)b)->hash, TOKEN_HASH_SIZE);
+}
+
+static int by_line(const void *a, const void *b)
+{
+    int order = by_name(a, b);
+
+    return order ? order : by_hash(a, b);
+}
+
+/* Trees of tsearch(3), which point to rows: thousands of lines are not each compared with all others. */
+struct seen {
+    void *names, *hashes;
+};
+
+static void keep_row(void *row)
+{
+    (void)row; /* the tree does not own it */
+}
+
+static void seen_done(struct seen *seen)
+{
+    tdestroy(seen->names, keep_row);
+    tdestroy(seen->hashes, keep_row);
+}
+
+/* 1: @row is the first with its name and its hash; 0: it is not; -1: no memory. */
+static int see(struct seen *seen, const struct token *row)
+{
+    const struct token *const *name = tsearch(row, &seen->names, by_name);
+    const struct token *const *hash = tsearch(row, &seen->hashes, by_hash);
+
+    return name && hash ? *name == row && *hash == row : -1;
+}
+
+/* ---- the file ---- */
+
+static int add(struct tokens *tokens, struct seen *seen, const struct token *token, const char *what, unsigned line,
+               struct hutch_err *err)
+{
+    int is_first;
+
+    if (append(tokens, token) < 0)
+        return hutch_err_set(err, ENOMEM, "%s", what);
+    is_first = see(seen, tokens->rows[tokens->n - 1]);
+    if (is_first < 0)
+        return hutch_err_set(err, ENOMEM, "%s", what);
+    if (!is_first)
+        return hutch_err_set(err, 0, "%s: line %u: '%s' has the name or the hash of an earlier line", what, line,
+                             token->name);
+    if (tokens->n > MAX_TOKENS)
         return hutch_err_set(err, 0, "%s: more than %d tokens", what, MAX_TOKENS);
-    return append(tokens, token) < 0 ? hutch_err_set(err, ENOMEM, "%s", what) : 0;
+    return 0;
 }
 
 int hutch_tokens_parse(const char *what, const char *text, size_t len, struct tokens *ret, struct hutch_err *err)
 {
+    __attribute__((cleanup(seen_done))) struct seen seen = { .names = NULL };
     struct tokens tokens = TOKENS_INIT;
     const char *end = text + len, *line = text;
     unsigned number = 1;
@@ -94,7 +148,7 @@ int hutch_tokens_parse(const char *what, const char *text, size_t len, struct to
             return hutch_err_set(err, 0, "%s: line %u: expected NAME and 64 hexadecimal digits, the SHA-256 of a token",
                                  what, number);
         }
-        if (add(&tokens, &token, what, number, err) < 0) {
+        if (add(&tokens, &seen, &token, what, number, err) < 0) {
             hutch_tokens_done(&tokens);
             return -1;
         }
@@ -127,30 +181,48 @@ int hutch_tokens_load(const char *path, struct tokens *ret, struct hutch_err *er
     return hutch_tokens_parse(what, text, len, ret, err);
 }
 
-static struct token *find_same(const struct tokens *tokens, const struct token *token)
+static int by_line_of_row(const void *a, const void *b)
 {
-    for (size_t i = 0; i < tokens->n; i++)
-        if (strcmp(tokens->rows[i]->name, token->name) == 0 &&
-            memcmp(tokens->rows[i]->hash, token->hash, TOKEN_HASH_SIZE) == 0)
-            return tokens->rows[i];
-    return NULL;
+    return by_line(*(const struct token *const *)a, *(const struct token *const *)b);
+}
+
+/* The rows in the order of their lines, for find_same(); the caller frees the list. NULL: no memory. */
+static struct token **sort_rows(const struct tokens *tokens)
+{
+    struct token **sorted = reallocarray(NULL, tokens->n + 1, sizeof(*sorted));
+
+    for (size_t i = 0; sorted && i < tokens->n; i++)
+        sorted[i] = tokens->rows[i];
+    if (sorted)
+        qsort(sorted, tokens->n, sizeof(*sorted), by_line_of_row);
+    return sorted;
+}
+
+static bool find_same(struct token *const *sorted, size_t n, const struct token *token)
+{
+    return bsearch(&token, sorted, n, sizeof(*sorted), by_line_of_row) != NULL;
 }
 
 int hutch_tokens_reload(struct tokens *tokens, const char *path, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_tokens_done))) struct tokens fresh = TOKENS_INIT;
+    auto_free struct token **sorted = NULL, **sorted_fresh = NULL;
     size_t n_before = tokens->n;
 
     if (hutch_tokens_load(path, &fresh, err) < 0)
         return -1;
+    sorted = sort_rows(tokens);
+    sorted_fresh = sort_rows(&fresh);
+    if (!sorted || !sorted_fresh)
+        return hutch_err_set(err, ENOMEM, "tokens '%s'", path);
     for (size_t i = 0; i < fresh.n; i++)
-        if (!find_same(tokens, fresh.rows[i]) && append(tokens, fresh.rows[i]) < 0) {
+        if (!find_same(sorted, n_before, fresh.rows[i]) && append(tokens, fresh.rows[i]) < 0) {
             while (tokens->n > n_before)
                 free(tokens->rows[--tokens->n]);
             return hutch_err_set(err, ENOMEM, "tokens '%s'", path);
         }
     for (size_t i = 0; i < tokens->n; i++)
-        tokens->rows[i]->is_retired = !find_same(&fresh, tokens->rows[i]);
+        tokens->rows[i]->is_retired = !find_same(sorted_fresh, fresh.n, tokens->rows[i]);
     return 0;
 }
 

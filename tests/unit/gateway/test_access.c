@@ -10,6 +10,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -249,12 +251,41 @@ static void test_tokens(void **state)
     hutch_tokens_done(&tokens);
 }
 
+/* A file of the most tokens that may be, whose order is not that of names nor of hashes: each line is found, and what
+ * is there twice is told with its line. */
+static void test_many_tokens(void **state)
+{
+    enum { N = 4096, LINE = 80 };
+    auto_free char *text = malloc((N + 1) * LINE + 1);
+    struct tokens tokens = TOKENS_INIT;
+    struct hutch_err err;
+    size_t len = 0;
+
+    (void)state;
+    assert_non_null(text);
+    for (unsigned i = 0; i < N; i++)
+        len += (size_t)sprintf(text + len, "t%u %064x\n", i * 2741 % N, i * 1637 % N);
+    assert_int_equal(hutch_tokens_parse("tokens", text, len, &tokens, &err), 0);
+    assert_int_equal(tokens.n, N);
+    assert_string_equal(tokens.rows[1]->name, "t2741");
+    hutch_tokens_done(&tokens);
+    sprintf(text + len, "t9999 %064x\n", 1637);
+    assert_int_equal(hutch_tokens_parse("tokens", text, strlen(text), &tokens, &err), -1);
+    assert_string_equal(err.msg, "tokens: line 4097: 't9999' has the name or the hash of an earlier line");
+    sprintf(text + len, "t2741 %064x\n", 9999);
+    assert_int_equal(hutch_tokens_parse("tokens", text, strlen(text), &tokens, &err), -1);
+    assert_string_equal(err.msg, "tokens: line 4097: 't2741' has the name or the hash of an earlier line");
+    sprintf(text + len, "t9999 %064x\n", 9999);
+    assert_int_equal(hutch_tokens_parse("tokens", text, strlen(text), &tokens, &err), -1);
+    assert_string_equal(err.msg, "tokens: more than 4096 tokens");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths), cmocka_unit_test(test_methods), cmocka_unit_test(test_table),
         cmocka_unit_test(test_formats), cmocka_unit_test(test_nearest_format),
-        cmocka_unit_test(test_hosts), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_hosts), cmocka_unit_test(test_tokens), cmocka_unit_test(test_many_tokens),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
