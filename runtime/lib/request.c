@@ -1,4 +1,5 @@
 #include "runtime/lib/engine_priv.h"
+#include "runtime/lib/run_env.h"
 
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -12,7 +13,6 @@
 #include "runtime/config/data_targets.h"
 #include "runtime/config/image_env.h"
 #include "runtime/config/limits.h"
-#include "runtime/config/usual_env.h"
 #include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
 #include "runtime/text/json_view.h"
@@ -77,51 +77,6 @@ static int check_env(const char *const *env, struct hutch_err *err)
 }
 
 /* --- the environment -------------------------------------------------------------------------------------------- */
-
-/* What follows from the limits of one run, and not from those of its sandbox. */
-struct run_env {
-    char followed[USUAL_ENV_MAX][USUAL_ENV_SIZE];
-    const char **list; /* owned; NULL-terminated pointers: into the spec, the array and the request */
-};
-#define auto_run_env __attribute__((cleanup(run_env_done))) struct run_env
-
-static void run_env_done(struct run_env *env)
-{
-    free(env->list);
-}
-
-/* @text in the place of the variable of that name, or behind the @n that are there. The number of all then. */
-static size_t put_variable(const char **list, size_t n, const char *text)
-{
-    size_t len = strcspn(text, "=") + 1, at = 0; /* with the '=' */
-
-    while (at < n && strncmp(list[at], text, len) != 0)
-        at++;
-    list[at] = text;
-    return at == n ? n + 1 : n;
-}
-
-/* The environment of @spec, with what follows from @limits over it and @more over both. */
-static int merge_env(const struct sandbox_spec *spec, const uint64_t limits[LIMIT_COUNT], const char *const *more,
-                     struct run_env *ret, struct hutch_err *err)
-{
-    size_t n = 0, n_base = 0, n_more = 0, n_followed = hutch_usual_env_follow(spec, limits, ret->followed);
-
-    while (spec->envp && spec->envp[n_base])
-        n_base++;
-    while (more && more[n_more])
-        n_more++;
-    ret->list = calloc(n_base + n_followed + n_more + 1, sizeof(*ret->list));
-    if (!ret->list)
-        return hutch_err_set(err, ENOMEM, "set the environment");
-    for (; n < n_base; n++)
-        ret->list[n] = spec->envp[n];
-    for (size_t i = 0; i < n_followed; i++)
-        n = put_variable(ret->list, n, ret->followed[i]);
-    for (size_t i = 0; i < n_more; i++)
-        n = put_variable(ret->list, n, more[i]);
-    return 0;
-}
 
 /* Whether a variable would come too late for an interpreter that runs already. */
 static bool needs_own_interpreter(const struct hutch_engine *engine, const char *const *env, bool has_libraries)
@@ -349,25 +304,15 @@ static int read_program(const struct hutch_request *request, struct program *ret
     return 0;
 }
 
-static int set_variable(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
-{
-    auto_free char *name = strndup(text, strcspn(text, "="));
-
-    return name ? hutch_spec_set_env(spec, name, strchr(text, '=') + 1, err)
-                : hutch_err_set(err, ENOMEM, "set the environment");
-}
-
 /* Of a sandbox that is built for one run. */
-static int take_limits(struct sandbox_spec *spec, const uint64_t limits[LIMIT_COUNT], struct hutch_err *err)
+static int take_environment(struct sandbox_spec *spec, const uint64_t limits[LIMIT_COUNT], const char *const *more,
+                            struct hutch_err *err)
 {
-    char followed[USUAL_ENV_MAX][USUAL_ENV_SIZE];
-    size_t n = hutch_usual_env_follow(spec, limits, followed);
+    auto_run_env env = { .list = NULL };
 
-    for (size_t i = 0; i < n; i++)
-        if (set_variable(spec, followed[i], err) < 0)
-            return -1;
-    memcpy(spec->limits, limits, sizeof(spec->limits));
-    return 0;
+    if (hutch_run_env_merge(spec, limits, more, &env, err) < 0)
+        return -1;
+    return hutch_spec_set_list(&spec->envp, env.list, env.n, err);
 }
 
 static int set_exec(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
@@ -378,11 +323,9 @@ static int set_exec(struct hutch_engine *engine, struct engine_run *run, const s
     struct sandbox_mount *mount;
     int rc;
 
-    if (take_limits(spec, run->limits, err) < 0)
+    if (take_environment(spec, run->limits, request->env, err) < 0)
         return -1;
-    for (const char *const *e = request->env; e && *e; e++)
-        if (set_variable(spec, *e, err) < 0)
-            return -1;
+    memcpy(spec->limits, run->limits, sizeof(spec->limits));
     if (p->is_input)
         rc = hutch_program_set_stdin(spec, args, err);
     else if (p->is_argument) {
@@ -431,7 +374,7 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
         .cwd = spec->cwd,
     };
 
-    if (merge_env(spec, run->limits, request->env, &env, err) < 0)
+    if (hutch_run_env_merge(spec, run->limits, request->env, &env, err) < 0)
         return -1;
     job.env = env.list;
     snprintf(name, sizeof(name), PROGRAM_DIR "/%s", p->name);
@@ -455,7 +398,7 @@ static int set_cells_job(struct engine_run *run, const struct hutch_request *req
     char start[64];
     struct job job = { .mode = token ? "cells" : "processes", .name = "", .code = start, .cwd = spec->cwd };
 
-    if (merge_env(spec, run->limits, request->env, &env, err) < 0)
+    if (hutch_run_env_merge(spec, run->limits, request->env, &env, err) < 0)
         return -1;
     job.env = env.list;
     if (token)
@@ -627,7 +570,7 @@ static int set_call_job(struct engine_run *run, const struct hutch_request *requ
         .code_len = request->event && request->event_len ? request->event_len : strlen(event),
     };
 
-    if (merge_env(spec, run->limits, request->env, &env, err) < 0)
+    if (hutch_run_env_merge(spec, run->limits, request->env, &env, err) < 0)
         return -1;
     job.env = env.list;
     if (check_event(event, job.code_len, err) < 0)
