@@ -190,8 +190,8 @@ export interface SessionInfo {
   created: number;
   last_used: number;
   waiting: number;
-  idle_ms: number;
-  lifetime_ms: number;
+  idle_ms: number | null;
+  lifetime_ms: number | null;
   /** docs/sessions.md, "What a session is like". */
   now?: Record<string, unknown>;
 }

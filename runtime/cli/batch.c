@@ -7,6 +7,7 @@
 #include "runtime/batch/progress.h"
 #include "runtime/batch/schedule.h"
 #include "runtime/batch/score.h"
+#include "runtime/batch/scratch.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
 #include "runtime/cli/say.h"
@@ -84,7 +85,7 @@ struct batch {
     uint64_t memory_bytes;
     unsigned ks[MAX_KS];
     size_t n_ks;
-    char files_path[PATH_MAX]; /* "" for none */
+    struct batch_scratch scratch; /* of tasks that may have files */
 };
 
 static unsigned usable_cpus(void)
@@ -322,34 +323,6 @@ static int open_engine(const struct batch *b, bool wants_data, int policy_fd, st
     return 0;
 }
 
-/* ---- files of tasks ---- */
-
-static int make_files_dir(struct batch *b, struct hutch_err *err)
-{
-    const char *dir = getenv("TMPDIR");
-
-    if (!dir || dir[0] != '/')
-        dir = "/tmp";
-    if ((size_t)snprintf(b->files_path, sizeof(b->files_path), "%s/hutch-batch.XXXXXX", dir) >= sizeof(b->files_path))
-        b->files_path[0] = '\0';
-    if (!b->files_path[0] || !mkdtemp(b->files_path)) {
-        b->files_path[0] = '\0';
-        return hutch_err_set(err, errno, "make a directory in '%s' for the files of tasks", dir);
-    }
-    b->settings.manner.files_path = b->files_path;
-    b->settings.manner.files_fd = open(b->files_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return b->settings.manner.files_fd < 0 ? hutch_err_set(err, errno, "open the directory '%s'", b->files_path) : 0;
-}
-
-static void remove_files_dir(struct batch *b)
-{
-    if (b->settings.manner.files_fd >= 0)
-        close(b->settings.manner.files_fd);
-    b->settings.manner.files_fd = -1;
-    if (b->files_path[0] && rmdir(b->files_path) < 0)
-        hutch_say("remove '%s': %s", b->files_path, strerror(errno));
-}
-
 /* ---- the end ---- */
 
 /* pass@k, for each k of which every task has enough samples. */
@@ -417,6 +390,23 @@ static void print_interrupted(const struct batch *b, const struct batch_plan *pl
                   b->opts.resume ? "" : " with --resume");
 }
 
+static int make_scratch(struct batch *b, struct hutch_err *err)
+{
+    if (hutch_batch_scratch_make(&b->scratch, err) < 0)
+        return -1;
+    b->settings.manner.files_fd = b->scratch.dirfd;
+    b->settings.manner.files_path = b->scratch.path;
+    return 0;
+}
+
+static void remove_scratch(struct batch *b)
+{
+    struct hutch_err err;
+
+    if (hutch_batch_scratch_remove(&b->scratch, &err) < 0)
+        hutch_say("%s", err.msg);
+}
+
 static int run_plan(struct batch *b, struct batch_plan *plan, struct batch_output *output, struct batch_tally *tally,
                     struct hutch_err *err)
 {
@@ -426,7 +416,7 @@ static int run_plan(struct batch *b, struct batch_plan *plan, struct batch_outpu
     auto_fd policy_fd = -1; /* to the end: the engine reads it again for a run that differs from the prepared ones */
     int rc;
 
-    if (plan->options.format == BATCH_GENERIC && make_files_dir(b, err) < 0)
+    if (plan->options.format == BATCH_GENERIC && make_scratch(b, err) < 0)
         return -1;
     if (write_policy(b, &policy_fd, err) < 0 || open_engine(b, plan->wants_data, policy_fd, &engine.engine, err) < 0)
         return -1;
@@ -472,7 +462,7 @@ static int run_batch(struct batch *b, struct hutch_err *err)
         print_interrupted(b, &plan, &output, &tally);
         rc = EXIT_SIGNAL_BASE + signal_caught;
     }
-    remove_files_dir(b);
+    remove_scratch(b);
     hutch_batch_tally_done(&tally);
     hutch_batch_output_done(&output);
     hutch_batch_plan_done(&plan);
@@ -481,7 +471,7 @@ static int run_batch(struct batch *b, struct hutch_err *err)
 
 int hutch_cmd_batch(int argc, char **argv, struct hutch_err *err)
 {
-    struct batch b = { .files_path = "" };
+    struct batch b = { .scratch = BATCH_SCRATCH_INIT };
 
     if (parse_options(argc, argv, &b.opts, err) < 0)
         return -1;

@@ -2,6 +2,7 @@
 
 #include "runtime/gateway/function_request.h"
 #include "runtime/gateway/relay.h"
+#include "runtime/gateway/request_head.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/ws_handshake.h"
 #include "runtime/text/quantity.h"
@@ -274,13 +275,15 @@ static void check_body(struct exchange *x)
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be sent without a Content-Encoding");
 }
 
-void hutch_access_check(struct exchange *x, const char *path, const char *method)
+void hutch_access_check(struct exchange *x, const char *path, const char *method, const char *version)
 {
     struct finding finding;
     bool is_elsewhere;
 
     find_route(x, path, method, &finding);
     find_length(x);
+    if (!x->status && !hutch_request_head_is_whole(x->mhd, method, x->connection->uri, path, version))
+        refuse_length(x, "the head of the request has a NUL byte, or a line that does not end in CR LF");
     if (!x->status)
         check_source(x);
     if (!x->status && !answer_preflight(x, path))

@@ -7,8 +7,8 @@
 
 struct exchange;
 
-/* Finds route and token, or refuses the exchange. */
-void hutch_access_check(struct exchange *x, const char *path, const char *method);
+/* Finds route and token, or refuses the exchange. In the first call of MHD's access handler, with what it is given. */
+void hutch_access_check(struct exchange *x, const char *path, const char *method, const char *version);
 
 /* To an answer: what a page of an allowed origin may see of it. */
 void hutch_access_add_headers(struct exchange *x);

@@ -627,13 +627,12 @@ enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, co
     struct exchange *x = *state;
     size_t n;
 
-    (void)version;
     if (!x) {
         x = create(server, mhd, method);
         if (!x)
             return MHD_NO;
         *state = x;
-        hutch_access_check(x, path, method);
+        hutch_access_check(x, path, method, version);
         if (!x->status && x->is_streamed)
             x->handler->begin(x);
         hutch_connection_enter(&x->server->connections, x->connection, x->body_len ? CONNECTION_BODY : CONNECTION_BUSY);

@@ -25,12 +25,21 @@ struct gateway_session *hutch_session_api_find(struct exchange *x)
 
 /* ---- what is told of one ---- */
 
+static void add_time(struct text_buffer *t, const char *key, uint64_t ms)
+{
+    if (ms == HUTCH_NO_LIMIT)
+        hutch_text_addf(t, ",\"%s\":null", key);
+    else
+        hutch_text_addf(t, ",\"%s\":%" PRIu64, key, ms);
+}
+
 /* Without the brace at its end. */
 static void begin_session(struct text_buffer *t, const struct gateway_session *session)
 {
     hutch_text_addf(t, "{\"id\":\"%s\",\"created\":%.3f,\"last_used\":%.3f,\"waiting\":%u", session->id,
                     session->created, session->last_used, session->n_waiting);
-    hutch_text_addf(t, ",\"idle_ms\":%" PRIu64 ",\"lifetime_ms\":%" PRIu64, session->idle_ms, session->lifetime_ms);
+    add_time(t, "idle_ms", session->idle_ms);
+    add_time(t, "lifetime_ms", session->lifetime_ms);
 }
 
 static void add_session(struct text_buffer *t, const struct gateway_session *session)

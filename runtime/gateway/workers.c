@@ -102,11 +102,14 @@ static void stop_accepting(struct workers *all)
     all->is_accepting = false;
 }
 
-/* Said again, it does not wait for what runs. @why: NULL where it was told to. */
+/* Said again, it does not wait for what runs. @why: NULL where it was told to. A failure while it ends already changes
+ * nothing for the others: they have the time that they were given. */
 static void end_all(struct workers *all, const char *why)
 {
     if (why && !all->failure.msg[0])
         hutch_err_set(&all->failure, 0, "%s", why);
+    if (why && all->is_ending)
+        return;
     if (!all->is_ending) {
         all->is_ending = true;
         stop_accepting(all);
@@ -139,7 +142,7 @@ static void on_end(void *owner, uint32_t events)
 {
     struct worker *w = owner;
     struct workers *all = w->all;
-    char text[64] = "";
+    char text[64] = "", why[96];
     int status = 0;
 
     (void)events;
@@ -158,9 +161,9 @@ static void on_end(void *owner, uint32_t events)
         return;
     }
     hutch_fd_closep(&all->crew.workers[w->index].in); /* what others have sent there ends, and they hear of it */
-    if (text[0] && !all->failure.msg[0]) {
-        snprintf(all->failure.msg, sizeof(all->failure.msg), "worker %s has ended", text);
-        end_all(all, NULL);
+    if (text[0]) {
+        snprintf(why, sizeof(why), "worker %s has ended", text);
+        end_all(all, why);
     }
 }
 
@@ -269,7 +272,7 @@ static void on_channel(void *owner, uint32_t events)
             continue;
         if (message.kind == CHANNEL_READY && !all->is_ending)
             note_readiness(all, message.from);
-        else if (message.kind == CHANNEL_FAILED && (!all->was_ready || all->is_ending))
+        else if (message.kind == CHANNEL_FAILED && (!all->was_ready || all->is_ending)) /* else another one follows it */
             end_all(all, message.text);
     }
 }

@@ -262,9 +262,10 @@ def test_order(tmp_path):
     assert finished[-1] == "slow"
 
 
-def start(*args):
+def start(*args, **variables):
+    """@variables: of its environment, besides."""
     return subprocess.Popen([HUTCH, "batch", "--image", IMAGE, *[str(arg) for arg in args]], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **variables})
 
 
 def wait_for_lines(path, count):
@@ -281,11 +282,15 @@ def test_interrupted_and_resumed(number, tmp_path):
     # Two that take longer, one for each that runs at once: it is not over before it is interrupted.
     tasks = write_records(tmp_path / "tasks.jsonl", [
         {"id": "t%d" % i, "code": "import time\ntime.sleep(%s)" % (5 if i in (20, 21) else 0.05)} for i in range(60)])
-    out = tmp_path / "out.jsonl"
-    process = start("-j", "2", "-o", out, tasks)
+    out, temporary = tmp_path / "out.jsonl", tmp_path / "temporary"
+    temporary.mkdir()
+    (temporary / "hutch-batch.of-others").mkdir()  # which is no name of hutch's
+    process = start("-j", "2", "-o", out, tasks, TMPDIR=str(temporary))
     wait_for_lines(out, 5)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
+    left = set(os.listdir(temporary)) - {"hutch-batch.of-others"}
+    assert len(left) == (number == signal.SIGKILL), left
     done = out.read_bytes().count(b"\n")
     assert 5 <= done < 60
     if number == signal.SIGKILL:
@@ -296,8 +301,9 @@ def test_interrupted_and_resumed(number, tmp_path):
         assert process.returncode == 128 + number
         assert "hutch: interrupted, %d of 60 done; to go on: the same command with --resume\n" % done in said.decode()
     refused("batch", "-o", str(out), str(tasks), says="holds results (--resume goes on from there; or remove it)")
-    lines, summary = batch("-o", out, "--resume", tasks)
+    lines, summary = batch("-o", out, "--resume", tasks, env={"TMPDIR": str(temporary)})
     assert lines == []
+    assert os.listdir(temporary) == ["hutch-batch.of-others"], "what the killed one left is removed"
     assert [line["id"] for line in records(out)] == ["t%d" % i for i in range(60)]
     assert all(line["passed"] for line in records(out))
     assert "hutch: 60 of 60 passed\n" in summary

@@ -550,6 +550,8 @@ def test_whose_it_is(server, sandbox):
         error_of(answers["forged"], 404)
     listed = server.ask("GET", "/v2/sandboxes", headers={"X-API-Key": OTHER})
     assert listed.status == 200 and listed.json == []
+    sessions = server.ask("GET", "/v1/sessions", headers={"Authorization": "Bearer " + TOKEN}).json["sessions"]
+    assert sessions and {session["idle_ms"] for session in sessions} == {None}, "a sandbox ends by its lifetime alone"
     assert sandbox.control("GET").json["state"] == "running"
     error_of(server.ask("GET", "/v2/sandboxes", headers={"X-API-Key": "e2b_00"}), 401)
     error_of(server.ask("GET", "/v2/sandboxes"), 401)

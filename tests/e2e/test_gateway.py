@@ -243,6 +243,24 @@ def test_lengths_that_could_mean_two_things(server, headers):
     assert set(re.findall(rb"HTTP/1.1 (\d+)", data)) in ({b"400"}, {b"413"}) and b'"ok"' not in data, data
 
 
+@pytest.mark.parametrize("head", [b"GET /healthz\0x HTTP/1.1\r\nHost: x\r\n", b"GET\0 /healthz HTTP/1.1\r\nHost: x\r\n",
+                                  b"GET /healthz HTTP/1.1\0\r\nHost: x\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\0y\r\n",
+                                  b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\0b\r\n",
+                                  b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\0 5\r\n",
+                                  b"GET /healthz HTTP/1.1\r\nHost: x\r\nX\0Y: 1\r\n"])
+def test_nul_in_a_head(server, head):
+    """A proxy in front may have read on behind it: it is not cut off, and nothing is served."""
+    data = server.raw(head + b"\r\n")
+    assert set(re.findall(rb"HTTP/1.1 (\d+)", data)) == {b"400"} and b'"ok"' not in data, data
+
+
+@pytest.mark.parametrize("head", [b"GET /healthz?a=%00 HTTP/1.1\r\nHost: x\r\nX-Empty:\r\nX-Blanks: \t a b \t\r\n",
+                                  b"\r\nGET /healthz HTTP/1.1\r\nHost: x\r\nCookie: a=b; c=d\r\nAccept: */*, text/x\r\n"])
+def test_odd_heads_that_are_whole(server, head):
+    answers = server.raw((head + b"\r\n") * 2 + head + b"Connection: close\r\n\r\n")
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200"] * 3, answers
+
+
 def test_headers_that_are_too_large(server):
     data = server.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X-Long: " + b"a" * 100000 + b"\r\n\r\n")
     assert parse(data).status == 431

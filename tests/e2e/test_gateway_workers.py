@@ -362,6 +362,26 @@ def test_a_worker_dies_at_the_end(tmp_path):
     assert server.process.wait(SECONDS) == 125
 
 
+def test_a_worker_dies_in_the_drain(tmp_path):
+    """What runs in the other one has the time that it was given."""
+    server = Server(tmp_path, "--workers", "2", "--drain", "1h", image="python")
+    names = open_on_both(server, 2)
+    asked = {}
+    for name in names:
+        asked[name] = server.connect()
+        body = json.dumps({"code": "import time; time.sleep(2); print('whole')"})
+        asked[name].sendall(("POST /v1/sessions/%s/cells HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                             "Content-Length: %d\r\n\r\n%s" % (name, len(body), body)).encode())
+    gateway.await_that(lambda: all(server.ask("GET", "/v1/sessions/" + name).json["waiting"] for name in names))
+    server.process.send_signal(signal.SIGTERM)
+    server.await_event("draining")
+    os.kill(workers(server)[0], signal.SIGKILL)
+    answers = [gateway.read_all(sock) for sock in asked.values()]
+    whole = [answer for answer in answers if answer.startswith(b"HTTP/1.1 200 ") and b"whole" in answer and b'"verdict":"ok"' in answer]
+    assert whole and len(whole) == sum(place(name, 2) == place(names[answers.index(whole[0])], 2) for name in names), answers
+    assert server.process.wait(SECONDS) == 125
+
+
 def test_an_upload_is_held_back_at_the_end(tmp_path):
     """Its client leaves when what runs was ended; then the worker that has its session answers after all."""
     size = 4 << 20
