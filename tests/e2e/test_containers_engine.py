@@ -166,7 +166,8 @@ with engine.Engine(image="python", %s) as one, engine.Session(one) as session:
     children = session.printed(%r)
     print(json.dumps({"memory": memory["verdict"], "children": children.split()}))
 """ % (ZYGOTES, containers.MEMORY["four processes"], containers.CHILDREN))
-    assert found["memory"] == "out_of_memory" and found["children"][0] == "11" and int(found["children"][1]) <= 63, found
+    # On a busy machine a sandbox may have been prepared without a memory holder, whose place is one more then.
+    assert found["memory"] == "out_of_memory" and found["children"][0] == "11" and int(found["children"][1]) <= 64, found
 
 
 # --------------------------------------------------------------------------------------------------
