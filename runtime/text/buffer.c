@@ -36,6 +36,17 @@ void hutch_text_add(struct text_buffer *t, const char *data, size_t len)
     t->data[t->len] = '\0';
 }
 
+char *hutch_text_reserve(struct text_buffer *t, size_t len)
+{
+    return ensure_room(t, len) ? t->data + t->len : NULL;
+}
+
+void hutch_text_extend(struct text_buffer *t, size_t len)
+{
+    t->len += len;
+    t->data[t->len] = '\0';
+}
+
 void hutch_text_addf(struct text_buffer *t, const char *fmt, ...)
 {
     char text[512];

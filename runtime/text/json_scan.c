@@ -1,6 +1,7 @@
 #include "runtime/text/json_scan.h"
 
 #include "runtime/text/hex.h"
+#include "runtime/text/json_plain.h"
 #include "runtime/text/utf8.h"
 
 #include <string.h>
@@ -97,8 +98,10 @@ static int scan_string(struct json_scan *s)
 {
     s->at++;
     for (;;) {
-        int c = peek(s);
+        int c;
 
+        s->at += hutch_json_plain_len(s->text + s->at, s->len - s->at);
+        c = peek(s);
         if (c < 0)
             return hutch_json_scan_refuse(s, "the string does not end");
         if (c < 0x20 || (c == 0x7f && s->flags & JSON_NO_CONTROL))
@@ -321,7 +324,11 @@ size_t hutch_json_scan_unescape(const char *token, size_t len, const char *nul, 
         unsigned code, low;
 
         if (*p != '\\') {
-            *to++ = *p++;
+            const char *escape = memchr(p, '\\', (size_t)(end - p));
+            size_t plain = (size_t)((escape ? escape : end) - p);
+
+            to = mempcpy(to, p, plain);
+            p += plain;
             continue;
         }
         if (p[1] != 'u') {

@@ -3,6 +3,7 @@
 #include "runtime/text/ansi.h"
 #include "runtime/text/base64.h"
 #include "runtime/text/buffer.h"
+#include "runtime/text/json_plain.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 #include "sandbox/fd.h"
@@ -12,49 +13,86 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As two letters of a backslash and one of these, or as \u00xx. */
-static void add_escaped(struct text_buffer *t, unsigned char c)
-{
-    static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-    const char *found = c ? strchr(escaped, c) : NULL;
+/* No byte becomes more than the six of "\\u0001". */
+#define ESCAPED_MAX 6
+#define BLOCK 4096
 
-    if (found)
-        hutch_text_addf(t, "\\%c", letters[found - escaped]);
-    else
-        hutch_text_addf(t, "\\u%04x", c);
+/* What follows the backslash; 'u': four digits do; 0: the character stands as it is. */
+static const char escapes[0x80] = {
+    'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'b', 't', 'n', 'u', 'f', 'r', 'u', 'u',
+    'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u',
+    ['"'] = '"', ['\\'] = '\\', [0x7f] = 'u',
+};
+
+static char *put_code(char *to, unsigned code)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    *to++ = '\\';
+    *to++ = 'u';
+    for (int shift = 12; shift >= 0; shift -= 4)
+        *to++ = digits[code >> shift & 0xf];
+    return to;
+}
+
+static char *put_ascii(char *to, unsigned char c, bool is_python)
+{
+    char escape = is_python && c == 0x7f ? 0 : escapes[c];
+
+    if (escape == 'u')
+        return put_code(to, c);
+    if (escape)
+        *to++ = '\\';
+    *to++ = escape ? escape : (char)c;
+    return to;
+}
+
+/* A character of several bytes, or a broken one. *@ret_step: its length. */
+static char *put_wide(char *to, const char *data, size_t len, bool is_python, size_t *ret_step)
+{
+    enum utf8_kind kind;
+    size_t step = hutch_utf8_next(data, len, &kind);
+    unsigned code = kind == UTF8_CHAR ? hutch_utf8_decode(data, step) : 0;
+
+    *ret_step = step;
+    if (kind == UTF8_CHAR)
+        return !is_python && hutch_ansi_obeys(code) ? put_code(to, code) : mempcpy(to, data, step);
+    if (is_python && len >= 2 && memcmp(data, NBJSON_NUL, 2) == 0) {
+        *ret_step = 2;
+        return put_code(to, 0);
+    }
+    return mempcpy(to, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
+}
+
+static void escape(struct text_buffer *t, const char *data, size_t len, bool is_python)
+{
+    size_t i = 0;
+
+    while (i < len) {
+        size_t end = len - i < BLOCK ? len : i + BLOCK, step;
+        char *begin = hutch_text_reserve(t, (end - i) * ESCAPED_MAX), *to = begin;
+
+        if (!begin)
+            return;
+        for (; i < end; i += step) {
+            size_t plain = hutch_json_plain_len(data + i, end - i);
+
+            step = plain ? plain : 1;
+            if (plain)
+                to = mempcpy(to, data + i, plain);
+            else if ((unsigned char)data[i] < 0x80)
+                to = put_ascii(to, (unsigned char)data[i], is_python);
+            else
+                to = put_wide(to, data + i, len - i, is_python, &step);
+        }
+        hutch_text_extend(t, (size_t)(to - begin));
+    }
 }
 
 static void quote(struct text_buffer *t, const char *data, size_t len, bool is_python)
 {
-    size_t from = 0, step;
-
     hutch_text_add(t, "\"", 1);
-    for (size_t i = 0; i < len; i += step) {
-        unsigned char c = (unsigned char)data[i];
-        enum utf8_kind kind = UTF8_CHAR;
-        unsigned code;
-
-        step = 1;
-        if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') /* most of what is written */
-            continue;
-        step = hutch_utf8_next(data + i, len - i, &kind);
-        code = kind == UTF8_CHAR ? hutch_utf8_decode(data + i, step) : 0;
-        if (kind == UTF8_CHAR && c >= 0x20 && c != '"' && c != '\\' && (is_python || !hutch_ansi_obeys(code)))
-            continue;
-        hutch_text_add(t, data + from, i - from);
-        if (kind == UTF8_CHAR && step > 1) {
-            hutch_text_addf(t, "\\u%04x", code);
-        } else if (kind == UTF8_CHAR) {
-            add_escaped(t, c);
-        } else if (is_python && len - i >= 2 && memcmp(data + i, NBJSON_NUL, 2) == 0) {
-            add_escaped(t, '\0');
-            step = 2;
-        } else {
-            hutch_text_add_string(t, UTF8_REPLACEMENT);
-        }
-        from = i + step;
-    }
-    hutch_text_add(t, data + from, len - from);
+    escape(t, data, len, is_python);
     hutch_text_add(t, "\"", 1);
 }
 

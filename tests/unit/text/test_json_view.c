@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -164,6 +165,57 @@ static void test_quoted_text_is_valid_again(void **state)
     parse(text);
 }
 
+/* Texts of pieces whose spelling is known, longer than what is quoted at a time: each piece falls on each place. */
+static void test_drawn_texts_come_back(void **state)
+{
+    static const struct {
+        const char *text, *spelled;
+    } pieces[] = {
+        { "\"", "\\\"" }, { "\\", "\\\\" }, { "\n", "\\n" }, { "\x01", "\\u0001" }, { "\x7f", "\\u007f" },
+        { "\xc3\xa9", "\xc3\xa9" }, { "\xe2\x80\xae", "\\u202e" }, { "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80" },
+    };
+    unsigned seed = 20240310;
+
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        struct text_buffer want = TEXT_BUFFER_INIT, bytes = TEXT_BUFFER_INIT, quoted = TEXT_BUFFER_INIT;
+        struct json_walk walk;
+        struct json_view key, value;
+        struct hutch_err err;
+        auto_free char *text = NULL;
+        int64_t number;
+        size_t len;
+
+        hutch_text_add_string(&want, "[\"");
+        while (bytes.len < 10000) {
+            const char *plain = "The quick brown fox jumps over the lazy dog; 0123456789";
+            size_t piece = (size_t)rand_r(&seed) % ARRAY_SIZE(pieces), n = (size_t)rand_r(&seed) % 40;
+
+            if (round % 2)
+                n = n > 36 ? n : 0; /* many escapes beside each other */
+            hutch_text_add(&bytes, plain, n);
+            hutch_text_add(&want, plain, n);
+            hutch_text_add_string(&bytes, pieces[piece].text);
+            hutch_text_add_string(&want, pieces[piece].spelled);
+        }
+        hutch_text_add_string(&want, "\",7]");
+        hutch_text_add_string(&quoted, "[");
+        hutch_json_quote(&quoted, bytes.data, bytes.len);
+        hutch_text_add_string(&quoted, ",7]");
+        assert_string_equal(quoted.data, want.data);
+        walk = hutch_json_view_walk(parse(quoted.data));
+        assert_true(hutch_json_view_next(&walk, &key, &value));
+        assert_int_equal(hutch_json_view_text(value, &text, &len, &err), 0);
+        assert_int_equal(len, bytes.len);
+        assert_memory_equal(text, bytes.data, len);
+        assert_true(hutch_json_view_next(&walk, &key, &value) && hutch_json_view_integer(value, &number));
+        assert_int_equal(number, 7);
+        hutch_text_done(&want);
+        hutch_text_done(&bytes);
+        hutch_text_done(&quoted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_values_are_found_in_place),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_quoted_text_is_valid_again),
+        cmocka_unit_test(test_drawn_texts_come_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
