@@ -362,6 +362,12 @@ struct hutch_request {
     const char *const *data_targets; /* further names of /mnt/data for this run, beside the engine's and as those; or
                                 * NULL. Where the engine has not got all of them, a sandbox is built on demand. None
                                 * may be, hold or lie in what is mounted, but for a tmpfs that it lies in (EINVAL) */
+    uint64_t tenant;           /* for whom it runs: any number of the caller's. Runs of one tenant wait in the order of
+                                * their coming, and tenants take turns: one that has half of the max_running places
+                                * gets no more while another waits that has less, and the last eighth of max_queued is
+                                * for tenants that have nothing there. 0: for nobody in particular */
+    unsigned weight;           /* of the tenant, from now on: how many turns it has for one of a tenant of weight 1; 0:
+                                * 1 */
 };
 void hutch_request_init(struct hutch_request *request);
 #define hutch_request_init(request) HUTCH_INIT(request)

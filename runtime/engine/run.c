@@ -3,6 +3,7 @@
 #include "runtime/engine/file_memory.h"
 #include "runtime/engine/run_files.h"
 #include "runtime/engine/run_limits.h"
+#include "runtime/engine/run_queue.h"
 #include "runtime/engine/slot_data.h"
 #include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
@@ -53,12 +54,17 @@ static void on_no_slot(void *owner, const struct hutch_err *why)
 static void on_input_room(void *owner, short revents);
 static void on_due(void *owner, double now);
 
-struct engine_run *hutch_run_create(struct runs *runs)
+struct engine_run *hutch_run_create(struct runs *runs, uint64_t tenant, unsigned weight)
 {
     struct engine_run *run = calloc(1, sizeof(*run));
 
     if (!run)
         return NULL;
+    run->tenant = hutch_tenant_join(&runs->tenants, tenant, weight);
+    if (!run->tenant) {
+        free(run);
+        return NULL;
+    }
     run->runs = runs;
     run->wait = (struct pool_wait){ .on_slot = on_slot, .on_refused = on_no_slot, .owner = run };
     run->input = (struct run_input)RUN_INPUT_INIT;
@@ -86,6 +92,7 @@ void hutch_run_free(struct engine_run *run)
     hutch_run_transfer_done(&run->transfer);
     hutch_result_done(&run->result);
     hutch_template_unref(run->template);
+    hutch_tenant_leave(run->tenant);
     hutch_loop_free_later(&run->runs->core->loop, &run->doomed, run, free);
 }
 
@@ -116,12 +123,10 @@ static void deliver(struct engine_run *run)
     struct hutch_run_details details;
     struct hutch_result result;
 
-    if (run->stage == RUN_ENDING) {
+    if (run->stage == RUN_ENDING)
         TAILQ_REMOVE(&runs->ending, run, link);
-    } else {
-        TAILQ_REMOVE(&runs->active, run, link);
-        runs->n_active--;
-    }
+    else
+        hutch_run_leave_place(run);
     runs->finished++;
     run->result.total_ms = hutch_clock_ms() - run->t_submitted;
     if (run->kind->finish)
@@ -154,13 +159,10 @@ static void end(struct engine_run *run)
         return;
     hutch_pool_leave(&run->wait);
     stop_clock(run);
-    if (run->stage == RUN_QUEUED) {
-        TAILQ_REMOVE(&runs->queue, run, link);
-        runs->n_queued--;
-    } else {
-        TAILQ_REMOVE(&runs->active, run, link);
-        runs->n_active--;
-    }
+    if (run->stage == RUN_QUEUED)
+        hutch_run_leave_queue(run);
+    else
+        hutch_run_leave_place(run);
     run->stage = RUN_ENDING;
     TAILQ_INSERT_TAIL(&runs->ending, run, link);
     hutch_loop_wake(&runs->core->loop);
@@ -783,65 +785,46 @@ void hutch_run_activate(struct engine_run *run)
         ask_pool(run);
 }
 
-void hutch_runs_start_queued(struct runs *runs)
-{
-    while (runs->n_active < runs->max_running && !TAILQ_EMPTY(&runs->queue)) {
-        struct engine_run *run = TAILQ_FIRST(&runs->queue);
-
-        TAILQ_REMOVE(&runs->queue, run, link);
-        runs->n_queued--;
-        TAILQ_INSERT_TAIL(&runs->active, run, link);
-        runs->n_active++;
-        hutch_run_activate(run);
-    }
-}
-
-uint64_t hutch_run_enqueue(struct engine_run *run)
-{
-    struct runs *runs = run->runs;
-    uint64_t id;
-
-    id = run->id = ++runs->next_id;
-    runs->submitted++;
-    run->stage = RUN_QUEUED;
-    TAILQ_INSERT_TAIL(&runs->queue, run, link);
-    runs->n_queued++;
-    hutch_runs_start_queued(runs);
-    return id; /* the run may be gone */
-}
-
 /* --- all of them -------------------------------------------------------------------------------------------------- */
 
 void hutch_runs_init(struct runs *runs, struct pools *pools)
 {
     *runs = (struct runs){ .core = pools->core, .slots = pools->slots, .pools = pools };
-    TAILQ_INIT(&runs->queue);
+    hutch_tenants_init(&runs->tenants);
     TAILQ_INIT(&runs->active);
     TAILQ_INIT(&runs->ending);
 }
 
+static void free_all(struct run_list *list)
+{
+    struct engine_run *run;
+
+    while ((run = TAILQ_FIRST(list))) {
+        TAILQ_REMOVE(list, run, link);
+        hutch_run_free(run);
+    }
+}
+
 void hutch_runs_done(struct runs *runs)
 {
-    struct run_list *lists[] = { &runs->queue, &runs->active, &runs->ending };
+    struct tenant *tenant;
 
-    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
-        struct engine_run *run;
-
-        while ((run = TAILQ_FIRST(lists[i]))) {
-            TAILQ_REMOVE(lists[i], run, link);
-            hutch_run_free(run);
-        }
-    }
+    TAILQ_FOREACH(tenant, &runs->tenants.list, link)
+        free_all(&tenant->queue);
+    free_all(&runs->active);
+    free_all(&runs->ending);
+    hutch_tenants_done(&runs->tenants);
 }
 
 bool hutch_runs_have_work(const struct runs *runs)
 {
-    return !TAILQ_EMPTY(&runs->ending) || (!TAILQ_EMPTY(&runs->queue) && runs->n_active < runs->max_running);
+    return !TAILQ_EMPTY(&runs->ending) || (runs->n_queued > 0 && runs->n_active < runs->max_running);
 }
 
 void hutch_runs_refuse_all(struct runs *runs)
 {
     struct engine_run *run, *next;
+    const struct tenant *tenant;
 
     for (run = TAILQ_FIRST(&runs->active); run; run = next) {
         next = TAILQ_NEXT(run, link);
@@ -850,18 +833,27 @@ void hutch_runs_refuse_all(struct runs *runs)
         hutch_run_withdraw(run);
         hutch_run_fail(run, &runs->core->why);
     }
-    while (!TAILQ_EMPTY(&runs->queue))
-        hutch_run_fail(TAILQ_FIRST(&runs->queue), &runs->core->why);
+    TAILQ_FOREACH(tenant, &runs->tenants.list, link)
+        while (!TAILQ_EMPTY(&tenant->queue))
+            hutch_run_fail(TAILQ_FIRST(&tenant->queue), &runs->core->why);
+}
+
+static struct engine_run *find_in(const struct run_list *list, uint64_t id)
+{
+    struct engine_run *run;
+
+    TAILQ_FOREACH(run, list, link)
+        if (run->id == id)
+            return run;
+    return NULL;
 }
 
 struct engine_run *hutch_run_find(struct runs *runs, uint64_t id)
 {
-    struct run_list *lists[] = { &runs->active, &runs->queue };
-    struct engine_run *run;
+    struct engine_run *run = find_in(&runs->active, id);
+    const struct tenant *tenant;
 
-    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-        TAILQ_FOREACH(run, lists[i], link)
-            if (run->id == id)
-                return run;
-    return NULL;
+    for (tenant = TAILQ_FIRST(&runs->tenants.list); !run && tenant; tenant = TAILQ_NEXT(tenant, link))
+        run = find_in(&tenant->queue, id);
+    return run;
 }

@@ -10,6 +10,7 @@
 #include "runtime/engine/pool.h"
 #include "runtime/engine/run_transfer.h"
 #include "runtime/engine/slot.h"
+#include "runtime/engine/tenant.h"
 #include "runtime/hutch.h"
 #include "runtime/run/result.h"
 
@@ -65,14 +66,13 @@ struct run_kind {
 
 enum run_stage { RUN_QUEUED, RUN_WAITING, RUN_RUNNING, RUN_ENDING };
 
-TAILQ_HEAD(run_list, engine_run);
-
 /* All of one engine. */
 struct runs {
     struct core *core;
     struct slots *slots;
     struct pools *pools;
-    struct run_list queue, active, ending; /* ending: have a result that is not delivered yet */
+    struct tenants tenants;          /* whose queues hold the runs that wait */
+    struct run_list active, ending;  /* ending: have a result that is not delivered yet */
     unsigned n_queued, n_active, max_running, max_queued; /* the most are set by the owner */
     uint64_t next_id;                      /* of sessions, too */
     uint64_t submitted, finished, restarted;
@@ -80,8 +80,9 @@ struct runs {
 
 struct engine_run {
     struct doomed doomed;            /* it may be freed while an event for its input waits */
-    TAILQ_ENTRY(engine_run) link;    /* of the queue, of the active, or of the ending ones; a session's is in none */
+    TAILQ_ENTRY(engine_run) link;    /* of its tenant's queue, the active, or the ending ones; a session's is in none */
     struct runs *runs;
+    struct tenant *tenant;           /* a reference */
     const struct run_kind *kind;
     void *kind_data;           /* the kind's */
     uint64_t id;
@@ -130,7 +131,6 @@ void hutch_runs_init(struct runs *runs, struct pools *pools);
 void hutch_runs_done(struct runs *runs);
 /* Delivers what could not be delivered where it came to be. */
 void hutch_runs_deliver_ending(struct runs *runs);
-void hutch_runs_start_queued(struct runs *runs);
 /* There is something for the next turn. */
 bool hutch_runs_have_work(const struct runs *runs);
 /* The engine is broken. */
@@ -138,11 +138,9 @@ void hutch_runs_refuse_all(struct runs *runs);
 /* NULL: it is over, or never was. */
 struct engine_run *hutch_run_find(struct runs *runs, uint64_t id);
 
-/* NULL on ENOMEM. The kind and what it is to do are the caller's to set. */
-struct engine_run *hutch_run_create(struct runs *runs);
+/* For @tenant, who has @weight. NULL on ENOMEM. The kind and what it is to do are the caller's to set. */
+struct engine_run *hutch_run_create(struct runs *runs, uint64_t tenant, unsigned weight);
 void hutch_run_free(struct engine_run *run); /* NULL is fine */
-/* Its number. */
-uint64_t hutch_run_enqueue(struct engine_run *run);
 /* Has a sandbox found or made for it. */
 void hutch_run_activate(struct engine_run *run);
 /* Its code has not begun: its sandbox goes, or it does not wait for one any more. */

@@ -3,6 +3,7 @@
 #include "runtime/gateway/run_request.h"
 #include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/submit.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
@@ -129,9 +130,8 @@ static bool submit(struct batch *b, struct hutch_request *request, char *name)
     b->n_running++;
     request->on_result = on_result;
     request->user = run;
-    request->policy = hutch_exchange_policy(x, NULL);
     if ((!x->token || x->token->n_runs < hutch_server_share(x->server)) &&
-        hutch_engine_submit(x->server->engine, request, &run->id, &error) == 0) {
+        hutch_submit_for(x, request, &run->id, &error) == 0) {
         if (x->token)
             x->token->n_runs++;
         return true;

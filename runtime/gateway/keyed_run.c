@@ -4,6 +4,7 @@
 #include "runtime/gateway/idempotency.h"
 #include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/submit.h"
 #include "sandbox/clock.h"
 
 #include <string.h>
@@ -95,8 +96,7 @@ void hutch_keyed_run_submit(struct exchange *x, struct hutch_request *request, c
     hutch_idempotency_hash(what, x->body.data, x->body.len, entry->hash);
     request->on_result = on_result;
     request->user = entry;
-    request->policy = hutch_exchange_policy(x, NULL);
-    if (hutch_engine_submit(x->server->engine, request, &entry->run, &err) < 0) {
+    if (hutch_submit_for(x, request, &entry->run, &err) < 0) {
         hutch_idempotency_remove(all, entry);
         hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
         return;

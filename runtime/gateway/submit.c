@@ -21,14 +21,22 @@ bool hutch_submit_is_allowed(struct exchange *x)
     return false;
 }
 
+int hutch_submit_for(struct exchange *x, struct hutch_request *request, uint64_t *ret_id, struct hutch_error *err)
+{
+    request->policy = hutch_exchange_policy(x, NULL);
+    if (x->server->tokens.n > 1) /* with one there is nobody to leave room for */
+        request->tenant = hutch_token_tenant(x->token);
+    request->weight = x->token ? x->token->weight : 1;
+    return hutch_engine_submit(x->server->engine, request, ret_id, err);
+}
+
 bool hutch_submit_run(struct exchange *x, struct hutch_request *request)
 {
     struct submitted *run = x->work;
     struct hutch_error err;
 
     request->user = x;
-    request->policy = hutch_exchange_policy(x, NULL);
-    if (hutch_engine_submit(x->server->engine, request, &run->id, &err) < 0) {
+    if (hutch_submit_for(x, request, &run->id, &err) < 0) {
         hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
         return false;
     }

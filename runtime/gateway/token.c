@@ -32,16 +32,40 @@ static int read_hash(const char *text, size_t len, unsigned char ret[TOKEN_HASH_
     return 0;
 }
 
+/* The rest of a line, in which no weight is one of 1. */
+static int read_weight(const char *text, size_t len, unsigned *ret)
+{
+    unsigned weight = 0;
+    size_t i = strspn(text, " \t");
+
+    *ret = 1;
+    if (len == 0)
+        return 0;
+    if (i == 0 || len - i < 1 || len - i > 3)
+        return -1;
+    for (; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -1;
+        weight = 10 * weight + (unsigned)(text[i] - '0');
+    }
+    *ret = weight;
+    return weight >= 1 && weight <= TOKEN_WEIGHT_MAX ? 0 : -1;
+}
+
 static int read_line(const char *line, size_t len, struct token *ret)
 {
-    size_t name_len = strspn(line, name_letters), gap;
+    size_t name_len = strspn(line, name_letters), gap, hash_at, rest_at;
 
     if (name_len == 0 || name_len > TOKEN_NAME_MAX || name_len >= len)
         return -1;
     gap = strspn(line + name_len, " \t");
     memcpy(ret->name, line, name_len);
     ret->name[name_len] = '\0';
-    return gap == 0 ? -1 : read_hash(line + name_len + gap, len - name_len - gap, ret->hash);
+    hash_at = name_len + gap;
+    rest_at = hash_at + 2 * TOKEN_HASH_SIZE;
+    if (gap == 0 || rest_at > len || read_hash(line + hash_at, rest_at - hash_at, ret->hash) < 0)
+        return -1;
+    return read_weight(line + rest_at, len - rest_at, &ret->weight);
 }
 
 static int append(struct tokens *tokens, const struct token *token)
@@ -145,8 +169,8 @@ int hutch_tokens_parse(const char *what, const char *text, size_t len, struct to
             continue;
         if (read_line(line, line_len, &token) < 0) {
             hutch_tokens_done(&tokens);
-            return hutch_err_set(err, 0, "%s: line %u: expected NAME and 64 hexadecimal digits, the SHA-256 of a token",
-                                 what, number);
+            return hutch_err_set(err, 0, "%s: line %u: expected NAME, 64 hexadecimal digits, the SHA-256 of a token, and "
+                                 "perhaps a weight from 1 to %d", what, number, TOKEN_WEIGHT_MAX);
         }
         if (add(&tokens, &seen, &token, what, number, err) < 0) {
             hutch_tokens_done(&tokens);
@@ -198,9 +222,11 @@ static struct token **sort_rows(const struct tokens *tokens)
     return sorted;
 }
 
-static bool find_same(struct token *const *sorted, size_t n, const struct token *token)
+static const struct token *find_same(struct token *const *sorted, size_t n, const struct token *token)
 {
-    return bsearch(&token, sorted, n, sizeof(*sorted), by_line_of_row) != NULL;
+    struct token *const *found = bsearch(&token, sorted, n, sizeof(*sorted), by_line_of_row);
+
+    return found ? *found : NULL;
 }
 
 int hutch_tokens_reload(struct tokens *tokens, const char *path, struct hutch_err *err)
@@ -221,8 +247,13 @@ int hutch_tokens_reload(struct tokens *tokens, const char *path, struct hutch_er
                 free(tokens->rows[--tokens->n]);
             return hutch_err_set(err, ENOMEM, "tokens '%s'", path);
         }
-    for (size_t i = 0; i < tokens->n; i++)
-        tokens->rows[i]->is_retired = !find_same(sorted_fresh, fresh.n, tokens->rows[i]);
+    for (size_t i = 0; i < tokens->n; i++) {
+        const struct token *now = find_same(sorted_fresh, fresh.n, tokens->rows[i]);
+
+        tokens->rows[i]->is_retired = !now;
+        if (now)
+            tokens->rows[i]->weight = now->weight;
+    }
     return 0;
 }
 
@@ -247,6 +278,16 @@ struct token *hutch_tokens_find_plain(const struct tokens *tokens, const char *t
         if (CRYPTO_memcmp(tokens->rows[i]->hash, hash, sizeof(hash)) == 0 && !tokens->rows[i]->is_retired)
             found = tokens->rows[i];
     return found;
+}
+
+uint64_t hutch_token_tenant(const struct token *token)
+{
+    uint64_t tenant;
+
+    if (!token)
+        return 0;
+    memcpy(&tenant, token->hash, sizeof(tenant));
+    return tenant ? tenant : 1;
 }
 
 struct token *hutch_tokens_find(const struct tokens *tokens, const char *authorization)

@@ -2,6 +2,7 @@
 #include "runtime/lib/installed.h"
 
 #include "runtime/config/limits.h"
+#include "runtime/engine/run_queue.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -476,11 +477,11 @@ int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request 
     struct hutch_err err = { 0 };
     uint64_t id;
 
-    if (engine->runs.n_queued >= engine->runs.max_queued && engine->runs.n_active >= engine->runs.max_running) {
+    hutch_engine_copy_sized(&request, sizeof(request), given);
+    if (!hutch_runs_have_room(&engine->runs, request.tenant)) {
         hutch_err_set(&err, 0, "%u runs wait already, which is the most that may", engine->runs.n_queued);
         return hutch_engine_tell(error, &err, EAGAIN);
     }
-    hutch_engine_copy_sized(&request, sizeof(request), given);
     if (hutch_request_accept(engine, &request, &run, &err) < 0) {
         if (err.errnum == EMFILE)
             hutch_descriptors_for_run(engine, &err); /* which says how many are needed */

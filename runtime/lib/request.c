@@ -710,9 +710,9 @@ static int set_session(struct hutch_engine *engine, struct engine_run *run, cons
     return set_data_dir(engine, run, &request, err) < 0 ? -1 : set_cells(engine, run, &request, token, false, err);
 }
 
-static struct engine_run *make_run(struct hutch_engine *engine, struct hutch_err *err)
+static struct engine_run *make_run(struct hutch_engine *engine, uint64_t tenant, unsigned weight, struct hutch_err *err)
 {
-    struct engine_run *run = hutch_run_create(&engine->runs);
+    struct engine_run *run = hutch_run_create(&engine->runs, tenant, weight);
 
     if (!run) {
         hutch_err_set(err, ENOMEM, "take a run");
@@ -730,7 +730,7 @@ int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch
     if (check_list(options->env, "variables", err) < 0 || check_env(options->env, err) < 0 ||
         hutch_data_targets_check(options->data_targets, err) < 0)
         return -1;
-    run = make_run(engine, err);
+    run = make_run(engine, 0, 1, err);
     if (!run)
         return -1;
     if (set_session(engine, run, options, token, err) < 0) {
@@ -749,7 +749,7 @@ int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request
     if (check_list(request->args, "arguments", err) < 0 || check_list(request->env, "variables", err) < 0 ||
         check_env(request->env, err) < 0 || hutch_data_targets_check(request->data_targets, err) < 0)
         return -1;
-    run = make_run(engine, err);
+    run = make_run(engine, request->tenant, request->weight, err);
     if (!run)
         return -1;
     run->kind = &hutch_job_run;

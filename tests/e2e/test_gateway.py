@@ -347,7 +347,8 @@ def test_tokens_files_that_are_refused(tmp_path):
     digest = hashlib.sha256(b"t").hexdigest()
     for text, words in (("", "has no token"), ("a\n", "line 1: expected NAME"), ("a t\n", "line 1"), ("a b c\n", "line 1"),
                         ("# x\na %s\na %s\n" % (digest, digest[::-1]), "line 3"), ("a %s\nb %s\n" % (digest, digest), "line 2"),
-                        ("a/b %s\n" % digest, "line 1"), ("a %s0\n" % digest, "line 1"), ("a %s\0\n" % digest, "NUL")):
+                        ("a/b %s\n" % digest, "line 1"), ("a %s0\n" % digest, "line 1"), ("a %s\0\n" % digest, "NUL"),
+                        *(("a %s %s\n" % (digest, weight), "perhaps a weight from 1 to 100") for weight in ("0", "101", "-1", "1.5", "x", "1 1", "9999"))):
         path.write_text(text)
         path.chmod(0o600)
         assert words in refusal("--listen", "127.0.0.1:0", "--tokens", str(path)), text
@@ -399,6 +400,32 @@ def test_one_token_leaves_room_for_others(tmp_path):
             connection.close()
         bob.join()
         assert held[2].json["stdout"] == "bob\n"
+
+
+def test_tokens_take_turns(tmp_path):
+    """A token with many runs that wait does not keep another one's waiting, which came after all of them."""
+    path = tmp_path / "tokens"
+    path.write_text("ada %s\nbob %s 3\n" % tuple(hashlib.sha256(token).hexdigest() for token in (b"a", b"b")))
+    path.chmod(0o600)
+    with Server(tmp_path, "--workers", "1", "--jobs", "1", "--tokens", str(path)) as server:
+        def send(token, code):
+            connection = gateway.UnixConnection(server.path)
+            connection.request("POST", "/v1/run", json.dumps({"code": code}), {"Content-Type": "application/json", **bearer(token)})
+            return connection
+
+        def ended(connection):
+            return float(json.loads(connection.getresponse().read())["stdout"])
+        running = send("a", FOREVER)
+        server.await_metric("hutch_running", 1, bearer("a"))
+        when = "import time; print(time.clock_gettime(time.CLOCK_MONOTONIC))"
+        of_ada = [send("a", when) for _ in range(6)]
+        server.await_metric("hutch_queued", 6, bearer("a"))
+        of_bob = [send("b", when) for _ in range(4)]
+        server.await_metric("hutch_queued", 10, bearer("a"))
+        running.close()
+        order = sorted([(ended(connection), "a") for connection in of_ada] + [(ended(connection), "b") for connection in of_bob])
+    said = "".join(token for _, token in order)
+    assert said.index("b") <= 1 and said.rindex("b") <= 5 and said.endswith("aaa"), said
 
 
 def test_names_that_lead_here(tmp_path):

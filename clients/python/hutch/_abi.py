@@ -108,7 +108,7 @@ class Request(Structure):
                 ("has_input_fd", c_int),
                 ("input_fd", c_int),
                 ("files", c_void_p), ("n_files", c_size_t), ("fetch", TEXTS), ("function", c_char_p),
-                ("event", c_char_p), ("event_len", c_size_t), ("data_targets", TEXTS)]
+                ("event", c_char_p), ("event_len", c_size_t), ("data_targets", TEXTS), ("tenant", c_uint64), ("weight", c_uint)]
 
 
 # --- functions of an engine
