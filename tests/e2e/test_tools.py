@@ -188,7 +188,7 @@ def test_unknown_tool(server):
 
 
 def test_too_large_and_too_many(tmp_path):
-    with Server(tmp_path, "--jobs", "1", "--queue", "1", "--max-body", "10000") as server:
+    with Server(tmp_path, "--workers", "1", "--jobs", "1", "--queue", "1", "--max-body", "10000") as server:
         assert ask(server, "/v1/tools/run_python", {"code": "#" * 20000}, 413).error["code"] == "body_too_large"
         body = {"code_string": "1"}
         threads = [threading.Thread(target=ask, args=(server, "/v1/tools/run_python_code", one))
