@@ -34,7 +34,7 @@ ROWS = (
     (r"e2e/test_rich.py::", 4, "Each takes an interpreter of its own; each fourth stays, and test_session_cells.py has the cells below."),
     (r"e2e/test_extend.py::", r"refus|hostile|code_of|password|setuid|test_npm$|test_wheels|test_hashes|wants_is_one\[.*(evil|None)|test_an_index",
      "pip and npm once for each way to ask for a layer; refusals stay."),
-    (r"e2e/test_extend_apt.py::", r"scripts_run|refus|layer_over|hostile|test_debians_own|leaves_running", "apt once more for each way to ask for a layer."),
+    (r"e2e/test_extend_apt.py::", r"scripts_run|refus|layer_over|in_no_builder|hostile|test_debians_own|leaves_running", "apt once more for each way to ask for a layer."),
     (r"e2e/test_batch.py::(test_mutations_fail|test_cpu_time_decides|test_reference)", r"reference.*HumanEval", "The same judge for other data sets; a load of many at once."),
     (r"e2e/test_limits.py::(test_memory_beside_locks|test_memory_of_locks|test_cpu_time_of_children)", r"20-SIG_IGN", "The same count with more processes or beside a load."),
     (r"e2e/test_sessions.py::(test_many_sessions|test_whoever_is_killed|test_more_sessions_than)", None, "Rare races, and loads."),

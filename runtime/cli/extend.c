@@ -38,9 +38,10 @@ static const char bundled_places[] = "/usr/lib/python3*/ensurepip/_bundled/pip-*
 
 /* --- where it runs ---------------------------------------------------------------------------------------------- */
 
-/* The image in which pip or npm is executed, with the network: that which is extended, without the layers of packages
- * that pip and npm have laid over it, as nobody has read them. One of Debian's packages may have brought the tool, and
- * came from where this machine's own programs do. */
+/* The image in which pip or npm is executed, with the network: that which is extended, up to the first layer that pip or
+ * npm has laid over it, as nobody has read what is in there. One of Debian's packages may have brought the tool, and
+ * came from where this machine's own programs do; but the scripts of those above such a layer have run with its
+ * programs, which could have written anything into theirs. */
 struct ground {
     char hex[DIGEST_HEX + 1];
     struct image_root image; /* owned; of the whole image */
@@ -72,11 +73,12 @@ static int find_ground(const struct extend_job *job, const char *hex, const stru
     struct extension lower = *extension;
     char name[DIGEST_HEX + 8];
 
+    lower.n_layers = 0;
     snprintf(name, sizeof(name), "sha256:%s", hex);
     if (hutch_stores_find(job->home, name, &ret->image, err) < 0)
         return -1;
-    while (lower.n_layers > 0 && !is_of_system(ret->image.layers[lower.n_layers - 1]))
-        lower.n_layers--;
+    while (lower.n_layers < extension->n_layers && is_of_system(ret->image.layers[lower.n_layers]))
+        lower.n_layers++;
     ret->n_layers = lower.n_layers;
     if (lower.n_layers > 0 && lower.n_layers < extension->n_layers)
         return hutch_store_keep_extension(job->store, work, &lower, ret->hex, err);

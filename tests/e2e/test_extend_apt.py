@@ -176,6 +176,21 @@ def test_a_layer_over_a_layer(home, sources, archive):
     assert listed(home, digest)["layers"][2]["packages"] == []
 
 
+def test_a_layer_of_python_below_debians_is_in_no_builder(home, sources, archive, tmp_path):
+    """A builder has the network. Scripts of the package above have run with the programs of the layer below."""
+    debs.package(archive.folder, "hello")
+    evil = "#!/bin/sh\necho a script ran in the builder >&2; exit 3\n"
+    wheels.wheel(tmp_path, "evil", "1.0", {"evil-1.0.data/scripts/python3": evil},
+                 info=lambda entry: setattr(entry, "external_attr", 0o100755 << 16))
+    wheels.wheel(tmp_path, "good", "1.0", {"good.py": "x = 2\n"})
+    extend(home, "--pip", "evil", "--wheels", str(tmp_path), "--as", "a", image=IMAGE)
+    done = hutch(home, "run", "--no-server", "--image", "a", "--entrypoint", "python3", "--", "-c", "1")
+    assert done.returncode == 3 and b"a script ran" in done.stderr, "what is in the layer is in the way"
+    extend(home, "--apt", "hello", "--as", "b", image="a", env=sources)
+    extend(home, "--pip", "good", "--wheels", str(tmp_path), "--as", "c", image="b")
+    assert [[package["name"] for package in layer["packages"]] for layer in listed(home, "c")["layers"]] == [["evil"], ["hello"], ["good"]]
+
+
 def test_packages_of_python_over_debians(home, sources, archive, tmp_path):
     """pip is executed on Debian's layers and without its own, also where the image of those alone is not there any more."""
     debs.package(archive.folder, "tool", files={"usr/lib/python3/dist-packages/tool.py": "x = 1\n"})
