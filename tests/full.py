@@ -5,9 +5,9 @@ import os
 import re
 import zlib
 
-# (tests, as a pattern of FOLDER/FILE::NAME, with `warm:` before it in the lane warm; what of them stays in `make check`: a pattern again, or N for one of N; why)
+# The first row that names a test counts. (tests, as a pattern of FOLDER/FILE::NAME, with `warm:` before it in the lane warm; what of them stays in `make check`: a pattern again, or N for one of N; why)
 ROWS = (
-    (r"^warm:.*hostile/test_hostile.py::", r"test_probe\[warm\.|bombs\.|lifetime\.", "The lane hostile has all of them, cold."),
+    (r"^warm:.*hostile/test_hostile.py::", r"test_probe\[warm\.|lifetime\.", "The lane hostile has all of them, cold."),
     (r"^warm:", 8, "The same options and limits by way of an engine; each eighth stays."),
     (r"hostile/test_hostile.py::test_control", 3, "Each program outside, where it has to get through, which only a change of the program can alter."),
     (r"hostile/test_cells.py::test_probe", 3, "The hostile programs, which test_hostile.py has, as cells of a session; each third stays."),
@@ -39,6 +39,7 @@ ROWS = (
     (r"e2e/test_limits.py::(test_memory_beside_locks|test_memory_of_locks|test_cpu_time_of_children)", r"20-SIG_IGN", "The same count with more processes or beside a load."),
     (r"e2e/test_sessions.py::(test_many_sessions|test_whoever_is_killed|test_more_sessions_than)", None, "Rare races, and loads."),
     (r"e2e/test_sessions.py::test_a_checkpoint_survives", 3, "Other ways to hold a signal back."),
+    (r"e2e/test_sessions.py::", 2, "What a session does in odd cases; half of them stay, and test_session_*.py and hostile/test_sessions.py."),
     (r"e2e/test_node_client.py::test_types", None, "The compiler of TypeScript over declarations that seldom change."),
     (r"e2e/test_node_library.py::", r"library.test|hostile|closed", "The client's tests once more with the library in Node's process."),
     (r"e2e/test_kubernetes.py::(test_schemas|test_the_check_finds|test_doctor)", None, "Schemas of others against files that seldom change."),
@@ -61,6 +62,9 @@ ROWS = (
     (r"e2e/test_examples.py::test_recorded", None, "The recorded session, which test_e2b.py has step by step."),
     (r"e2e/test_limit_hints.py::", 2, "Sentences for one limit each; half of them stay."),
     (r"e2e/test_e2b.py::test_(signed|control)", None, "Clients of E2B once more, by other settings."),
+    (r"e2e/test_session_(cells|life|paths|calls|contexts).py::", 2, "What a session does in odd cases; half of them stay."),
+    (r"e2e/test_(warm|processes|functions|layouts|pools|prepared_limits).py::", 2, "What an engine does in odd cases; half of them stay."),
+    (r"e2e/test_(mcp|mcp_http).py::", 2, "Two transports of one protocol, which the clients of others speak too; half of each stays."),
 )
 # These stay where one of N does: they are cheap, and each is a case of its own.
 REFUSALS = re.compile(r"refus|hostile|broken|odd_|wrong|invalid")
