@@ -5,7 +5,8 @@ import os
 import re
 import zlib
 
-# The first row that names a test counts. (tests, as a pattern of FOLDER/FILE::NAME, with `warm:` before it in the lane warm; what of them stays in `make check`: a pattern again, or N for one of N; why)
+# The first row that names a test counts: (tests, as a pattern of FOLDER/FILE::NAME, with `warm:` before it in the lane warm; what of them
+# stays in `make check`: a pattern again, N for one of N, or None; why)
 ROWS = (
     (r"^warm:.*hostile/test_hostile.py::", r"test_probe\[warm\.|lifetime\.", "The lane hostile has all of them, cold."),
     (r"^warm:", 8, "The same options and limits by way of an engine; each eighth stays."),
@@ -48,7 +49,7 @@ ROWS = (
     (r"e2e/test_proxies.py::", r"test_a_server_dies|test_sessions_stay|tls|terminal_behind", "The same places behind another proxy or for another format."),
     (r"e2e/test_python_package.py::test_examples", 6, "Examples of the pages, which the tests of each part have again."),
     (r"e2e/test_mcp_clients.py::", r"conformance$|test_sdk$|client_by_http\[auto", "Other versions of the protocol, by the same clients."),
-    (r"e2e/test_gateway_workers.py::", r"test_a_worker_dies$|any_connection|test_its_end|hostile|second_signal", "Races of two workers."),
+    (r"e2e/test_gateway_workers.py::", r"test_a_worker_dies$|in_the_drain|any_connection|test_its_end|hostile|second_signal", "Races of two workers."),
     (r"e2e/test_run_server.py::test_the_same.*\[(time limit|much)", None, "The same with more output, and with a limit that takes seconds."),
     (r"e2e/test_run_server.py::test_the_same", 3, "The rows of the table once more by the other way."),
     (r"e2e/test_processes.py::test_a_large_output_comes_whole", r"beside", "A load."),
