@@ -362,24 +362,46 @@ def test_a_worker_dies_at_the_end(tmp_path):
     assert server.process.wait(SECONDS) == 125
 
 
+def ask_by(sock, method, path, body=""):
+    sock.sendall(("%s %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                  % (method, path, len(body), body)).encode())
+
+
+def connections_of_the_other(server, n):
+    """@n connections to the worker that is not stopped: those that answer. It is drawn which worker gets one."""
+    found = []
+    while len(found) < n:
+        found += heard(send(server, 4, "/healthz"), 1, 1)
+    for sock in found:
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200 ")
+    return found[:n]
+
+
 def test_a_worker_dies_in_the_drain(tmp_path):
     """What runs in the other one has the time that it was given."""
-    server = Server(tmp_path, "--workers", "2", "--drain", "1h", image="python")
-    names = open_on_both(server, 2)
-    asked = {}
-    for name in names:
-        asked[name] = server.connect()
-        body = json.dumps({"code": "import time; time.sleep(2); print('whole')"})
-        asked[name].sendall(("POST /v1/sessions/%s/cells HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-                             "Content-Length: %d\r\n\r\n%s" % (name, len(body), body)).encode())
-    gateway.await_that(lambda: all(server.ask("GET", "/v1/sessions/" + name).json["waiting"] for name in names))
-    server.process.send_signal(signal.SIGTERM)
-    server.await_event("draining")
-    os.kill(workers(server)[0], signal.SIGKILL)
-    answers = [gateway.read_all(sock) for sock in asked.values()]
-    whole = [answer for answer in answers if answer.startswith(b"HTTP/1.1 200 ") and b"whole" in answer and b'"verdict":"ok"' in answer]
-    assert whole and len(whole) == sum(place(name, 2) == place(names[answers.index(whole[0])], 2) for name in names), answers
-    assert server.process.wait(SECONDS) == 125
+    with Server(tmp_path, "--workers", "2", "--drain", "1h", image="python") as server:
+        names = {place(name, 2): name for name in open_on_both(server, 2)}
+        first, _ = workers(server)
+        os.kill(first, signal.SIGSTOP)
+        *socks, looks = connections_of_the_other(server, 3)
+        asked = dict(zip(socks, names.values()))
+        for sock, name in asked.items():
+            ask_by(sock, "GET", "/v1/sessions/" + name)
+        sock = heard(socks, 1)[0]  # the other session is of the worker that is stopped
+        at = "/v1/sessions/" + asked[sock]
+        assert b'"waiting":0' in sock.recv(65536)
+        ask_by(sock, "POST", at + "/cells", json.dumps({"code": "import time; time.sleep(2); print('whole')"}))
+
+        def waits():
+            ask_by(looks, "GET", at)
+            return b'"waiting":1' in looks.recv(65536)
+        gateway.await_that(waits)
+        server.process.send_signal(signal.SIGTERM)
+        server.await_event("draining")
+        os.kill(first, signal.SIGKILL)
+        answer = gateway.read_all(sock)
+        assert answer.startswith(b"HTTP/1.1 200 ") and b"whole" in answer and b'"verdict":"ok"' in answer, answer
+        assert server.process.wait(SECONDS) == 125
 
 
 def test_an_upload_is_held_back_at_the_end(tmp_path):

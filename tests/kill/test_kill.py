@@ -90,10 +90,11 @@ def typical_start(*options):
 
 
 def moments(unit, times):
-    """Seeded delays: half in the first 60 ms, a quarter over the time until Python speaks, a quarter after."""
+    """Whether Python has spoken before, and a seeded delay: half in the first 60 ms, a quarter over the time until Python speaks, and a
+    quarter after that."""
     rng = random.Random(SEED)
     for number in range(times):
-        yield (rng.uniform(0, 0.060), rng.uniform(0, 0.060), rng.uniform(0, unit), unit + rng.uniform(0, 0.1))[number % 4]
+        yield number % 4 == 3, (rng.uniform(0, 0.060), rng.uniform(0, 0.060), rng.uniform(0, unit), rng.uniform(0, 0.1))[number % 4]
 
 
 @pytest.mark.parametrize("path", TIMES)
@@ -104,17 +105,18 @@ def test_killed_many_times(data, path, policy):
     before_groups, before_mounts = groups(), open("/proc/self/mountinfo", encoding="utf-8").read()
     temporary = set(os.listdir(os.environ.get("TMPDIR", "/tmp")))
     early = late = swept = 0
-    for number, delay in enumerate(moments(typical_start(*options), TIMES[path])):
+    for number, (has_spoken, delay) in enumerate(moments(typical_start(*options), TIMES[path])):
         # With a directory of the caller's, or with a fresh one that is the run's own.
         process = start(*options, *(("--data", str(data)) if number % 2 else ()), "-c", SCRIPT)
+        said = process.stdout.readline() if has_spoken else b""
         time.sleep(delay)  # the moment is what is under test; nothing is expected of it
         process.kill()
-        said = process.stdout.read() if not wait_until_alone(0) else None
+        rest = process.stdout.read() if not wait_until_alone(0) else None
         process.wait()
         left = wait_until_alone()
         assert not left, "kill %d after %.4f s (seed %d) left %r" % (
             number, delay, SEED, [support.comm(pid) for pid in left])
-        said = process.stdout.read() if said is None else said
+        said += process.stdout.read() if rest is None else rest
         process.stdout.close()
         reap()
         if b"started" in said:
