@@ -240,29 +240,51 @@ static int end_data(struct multipart *m, struct hutch_err *err)
     return is_part ? m->events->on_end(m->user, err) : 0;
 }
 
-/* A delimiter has a CR at its beginning and nowhere else: so what does not go on as it does can only begin anew. Takes
- * one byte at least where @len is not 0; returns how many, -1 on failure. */
-static ssize_t take_data(struct multipart *m, const char *data, size_t len, struct hutch_err *err)
+/* How many bytes at the end of @data may begin a delimiter. It has a CR at its beginning and nowhere else, so only the
+ * last CR can. */
+static size_t count_begun(const struct multipart *m, const char *data, size_t len)
 {
-    const char *cr;
-    size_t n;
+    size_t tail = len < m->delimiter_len ? len : m->delimiter_len - 1;
+    const char *cr = memrchr(data + len - tail, '\r', tail);
+    size_t n = cr ? (size_t)(data + len - cr) : 0;
 
-    if (m->n_matched == 0) {
-        cr = memchr(data, '\r', len);
-        n = cr ? (size_t)(cr - data) : len;
-        if (give(m, data, n, err) < 0)
-            return -1;
-        m->n_matched = cr != NULL;
-        return (ssize_t)(n + (cr != NULL));
-    }
-    if (data[0] != m->delimiter[m->n_matched]) {
-        n = m->n_matched;
+    return n && memcmp(cr, m->delimiter, n) == 0 ? n : 0;
+}
+
+/* Goes on with a delimiter that the end of an earlier piece has begun. What does not go on as it does can only begin
+ * anew. */
+static ssize_t take_begun(struct multipart *m, char c, struct hutch_err *err)
+{
+    size_t n = m->n_matched;
+
+    if (c != m->delimiter[n]) {
         m->n_matched = 0;
         return give(m, m->delimiter, n, err) < 0 ? -1 : 0; /* the byte is looked at again */
     }
     if (++m->n_matched == m->delimiter_len && end_data(m, err) < 0)
         return -1;
     return 1;
+}
+
+/* Takes one byte at least, but for what take_begun() looks at again; returns how many, -1 on failure. What has come in
+ * one piece is given in one: a file may be full of what looks like a delimiter, and each call writes to it. */
+static ssize_t take_data(struct multipart *m, const char *data, size_t len, struct hutch_err *err)
+{
+    const char *found;
+    size_t n;
+
+    if (m->n_matched > 0)
+        return take_begun(m, data[0], err);
+    found = memmem(data, len, m->delimiter, m->delimiter_len);
+    if (found) {
+        n = (size_t)(found - data);
+        return give(m, data, n, err) < 0 || end_data(m, err) < 0 ? -1 : (ssize_t)(n + m->delimiter_len);
+    }
+    n = count_begun(m, data, len);
+    if (give(m, data, len - n, err) < 0)
+        return -1;
+    m->n_matched = n;
+    return (ssize_t)len;
 }
 
 ssize_t hutch_multipart_feed(struct multipart *m, const char *data, size_t len, struct hutch_err *err)

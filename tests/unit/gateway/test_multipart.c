@@ -158,9 +158,65 @@ static void test_bounds(void **state)
     assert_non_null(strstr(err.msg, "NUL"));
 }
 
+static int ignore_part(void *user, const char *name, const char *filename, struct hutch_err *err)
+{
+    (void)user, (void)name, (void)filename, (void)err;
+    return 0;
+}
+
+struct counted {
+    size_t n_calls, n_bytes;
+};
+
+static int count_data(void *user, const char *data, size_t len, struct hutch_err *err)
+{
+    struct counted *c = user;
+
+    (void)data, (void)err;
+    c->n_calls++;
+    c->n_bytes += len;
+    return 0;
+}
+
+static int ignore_end(void *user, struct hutch_err *err)
+{
+    (void)user, (void)err;
+    return 0;
+}
+
+/* Each call is a write to a file. A piece of the body makes at most two: one for what an earlier piece has begun. */
+static void test_blocks(void **state)
+{
+    static const struct multipart_events counting = { ignore_part, count_data, ignore_end };
+    static const char *const fillings[] = { "\r\n--", "\r", "\r\n--X", "\r\n--X\r\n" };
+    static const char head[] = "--XX\r\n" D "name=a\r\n\r\n";
+    static char body[32000];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(fillings); i++) {
+        struct counted counted = { .n_calls = 0 };
+        struct multipart m;
+        struct hutch_err err;
+        size_t len = strlen(fillings[i]);
+
+        for (size_t at = 0; at < sizeof(body); at++)
+            body[at] = fillings[i][at % len];
+        assert_int_equal(hutch_multipart_open(&m, TYPE, &counting, &counted, &err), 0);
+        assert_int_equal(hutch_multipart_feed(&m, head, strlen(head), &err), strlen(head));
+        for (int k = 0; k < 10; k++)
+            assert_int_equal(hutch_multipart_feed(&m, body, sizeof(body), &err), sizeof(body));
+        assert_int_equal(hutch_multipart_feed(&m, "\r\n--XX--", 8, &err), 8);
+        assert_int_equal(hutch_multipart_finish(&m, &err), 0);
+        assert_int_equal(counted.n_bytes, 10 * sizeof(body));
+        assert_true(counted.n_calls <= 2 * 11);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows), cmocka_unit_test(test_bounds) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_bounds), cmocka_unit_test(test_blocks),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
