@@ -183,7 +183,7 @@ static void test_drawn_texts_come_back(void **state)
         struct json_view key, value;
         struct hutch_err err;
         auto_free char *text = NULL;
-        int64_t number;
+        int64_t number = 0;
         size_t len;
 
         hutch_text_add_string(&want, "[\"");
