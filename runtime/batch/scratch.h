@@ -1,7 +1,7 @@
 /* scratch.h - the directory of a batch in $TMPDIR for the files of its tasks.
  *
- * Its flock(2) is held as long as the batch lives, so that the next batch of the same user finds those that a killed one
- * left, and removes them. */
+ * Its flock(2) is held as long as the batch lives, so that the next batch of the same user finds those that a killed
+ * one left, and removes them. */
 #ifndef HUTCH_BATCH_SCRATCH_H
 #define HUTCH_BATCH_SCRATCH_H
 

@@ -38,8 +38,8 @@ static const char bundled_places[] = "/usr/lib/python3*/ensurepip/_bundled/pip-*
 
 /* --- where it runs ---------------------------------------------------------------------------------------------- */
 
-/* The image in which pip or npm is executed, with the network: that which is extended, up to the first layer that pip or
- * npm has laid over it, as nobody has read what is in there. One of Debian's packages may have brought the tool, and
+/* The image in which pip or npm is executed, with the network: that which is extended, up to the first layer that pip
+ * or npm has laid over it, as nobody has read what is in there. One of Debian's packages may have brought the tool, and
  * came from where this machine's own programs do; but the scripts of those above such a layer have run with its
  * programs, which could have written anything into theirs. */
 struct ground {

@@ -9,11 +9,11 @@
 
 struct MHD_Connection;
 
-/* Only in the first call of MHD's access handler for a request, with what it is given. @target: the path with its query,
- * as the URI log callback got it; NULL: it is not known, and the answer is false.
+/* Only in the first call of MHD's access handler for a request, with what it is given. @target: the path with its
+ * query, as the URI log callback got it; NULL: it is not known, and the answer is false.
  *
- * False: there is a NUL byte, a line that does not end in CR LF, or one that goes on in the next. Not seen is a NUL byte
- * before a bare LF: the two are taken for CR LF. */
+ * False: there is a NUL byte, a line that does not end in CR LF, or one that goes on in the next. Not seen is a NUL
+ * byte before a bare LF: the two are taken for CR LF. */
 bool hutch_request_head_is_whole(struct MHD_Connection *mhd, const char *method, const char *target, const char *path,
                                  const char *version);
 

@@ -21,7 +21,8 @@ struct submitted {
 /* Whether the exchange may have one more run. Refuses it if not. */
 bool hutch_submit_is_allowed(struct exchange *x);
 
-/* Hands @request in for the token of @x, under the policy that its client asked for: hutch_engine_submit() has the rest. */
+/* Hands @request in for the token of @x, under the policy that its client asked for. hutch_engine_submit() has the
+ * rest. */
 int hutch_submit_for(struct exchange *x, struct hutch_request *request, uint64_t *ret_id, struct hutch_error *err);
 
 /* Hands @request in, whose user becomes @x; x->work begins with a struct submitted, all zeros. The exchange waits from

@@ -169,8 +169,8 @@ int hutch_tokens_parse(const char *what, const char *text, size_t len, struct to
             continue;
         if (read_line(line, line_len, &token) < 0) {
             hutch_tokens_done(&tokens);
-            return hutch_err_set(err, 0, "%s: line %u: expected NAME, 64 hexadecimal digits, the SHA-256 of a token, and "
-                                 "perhaps a weight from 1 to %d", what, number, TOKEN_WEIGHT_MAX);
+            return hutch_err_set(err, 0, "%s: line %u: expected NAME, 64 hexadecimal digits, the SHA-256 of a token, "
+                                 "and perhaps a weight from 1 to %d", what, number, TOKEN_WEIGHT_MAX);
         }
         if (add(&tokens, &seen, &token, what, number, err) < 0) {
             hutch_tokens_done(&tokens);

@@ -272,7 +272,7 @@ static void on_channel(void *owner, uint32_t events)
             continue;
         if (message.kind == CHANNEL_READY && !all->is_ending)
             note_readiness(all, message.from);
-        else if (message.kind == CHANNEL_FAILED && (!all->was_ready || all->is_ending)) /* else another one follows it */
+        else if (message.kind == CHANNEL_FAILED && (!all->was_ready || all->is_ending)) /* else another one follows */
             end_all(all, message.text);
     }
 }
